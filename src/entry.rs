@@ -1,0 +1,173 @@
+//! A TTL index as the registry stores it.
+
+use mongodb::bson::{Binary, Bson, DateTime, Document, doc, oid::ObjectId};
+
+use crate::{
+    expiry::Rule,
+    index::{Definition, TtlIndex},
+};
+
+/// The state of a TTL index, with Firestore's names and meanings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum IndexState {
+    /// Being made. Documents expire already.
+    Creating,
+    /// In force.
+    Active,
+    /// Not swept, because it cannot be understood.
+    NeedsRepair,
+}
+
+impl IndexState {
+    /// Firestore's name: `CREATING`, `ACTIVE` or `NEEDS_REPAIR`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            IndexState::Creating => "CREATING",
+            IndexState::Active => "ACTIVE",
+            IndexState::NeedsRepair => "NEEDS_REPAIR",
+        }
+    }
+}
+
+/// The ordinary index that sweeps walk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SupportingIndex {
+    /// Its name in the database.
+    pub name: String,
+    /// Whether it was made for the TTL index, and is dropped with it.
+    pub created: bool,
+}
+
+/// An entry of the registry that was understood.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) id: ObjectId,
+    pub(crate) definition: Definition,
+    pub(crate) rule: Rule,
+    pub(crate) state: IndexState,
+    pub(crate) supporting: Option<SupportingIndex>,
+    /// The identity of the collection, once the backend has told one.
+    pub(crate) uuid: Option<Binary>,
+    pub(crate) created_at: DateTime,
+}
+
+/// An entry of the registry that was not: nothing is deleted by it.
+#[derive(Clone, Debug)]
+pub(crate) struct Broken {
+    pub(crate) id: Option<ObjectId>,
+    pub(crate) collection: String,
+    pub(crate) name: String,
+    pub(crate) key: Document,
+    pub(crate) why: String,
+}
+
+impl Entry {
+    pub(crate) fn to_document(&self) -> Document {
+        let mut document = doc! { "id": self.id, "collection": self.definition.collection.as_str() };
+        document.extend(self.definition.to_spec());
+        document.insert("state", self.state.as_str());
+        document.insert("createdAt", self.created_at);
+        document.insert("supportingIndex", self.supporting_document());
+        document.extend(self.uuid.clone().map(|uuid| ("collectionUUID".to_owned(), uuid.into())));
+        document
+    }
+
+    /// What is stored of the supporting index.
+    pub(crate) fn supporting_document(&self) -> Document {
+        let mut document = doc! { "wanted": self.definition.supporting_index };
+        if let Some(index) = &self.supporting {
+            document.extend(doc! { "name": &index.name, "created": index.created });
+        }
+        document
+    }
+
+    pub(crate) fn parse(document: &Document) -> Result<Self, Broken> {
+        let broken = |why: String| Broken {
+            id: document.get_object_id("id").ok(),
+            collection: document.get_str("collection").unwrap_or("?").to_owned(),
+            name: document.get_str("name").unwrap_or("?").to_owned(),
+            key: document.get_document("key").cloned().unwrap_or_default(),
+            why,
+        };
+        let id = document.get_object_id("id").map_err(|e| broken(format!("it has no identity: {e}")))?;
+        let mut spec = Document::new();
+        for field in ["key", "name", "expireAfterSeconds", "partialFilterExpression"] {
+            spec.extend(document.get(field).map(|value| (field.to_owned(), value.clone())));
+        }
+        let supporting = document.get_document("supportingIndex").ok();
+        let wanted = supporting.is_none_or(|index| index.get_bool("wanted").unwrap_or(true));
+        let collection = document.get_str("collection").map_err(|e| broken(e.to_string()))?;
+        let definition = Definition::parse(collection, &TtlIndex::from(spec).supporting_index(wanted))
+            .map_err(|refusal| broken(refusal.message().to_owned()))?;
+        let rule = Rule::of(&definition).map_err(|refusal| broken(refusal.message().to_owned()))?;
+        let supporting = supporting.and_then(|index| {
+            let name = index.get_str("name").ok()?.to_owned();
+            Some(SupportingIndex { name, created: index.get_bool("created").unwrap_or(false) })
+        });
+        let state = match document.get_str("state") {
+            Ok("CREATING") => IndexState::Creating,
+            Ok("ACTIVE") => IndexState::Active,
+            other => return Err(broken(format!("its state is unknown: {other:?}"))),
+        };
+        let uuid = match document.get("collectionUUID") {
+            Some(Bson::Binary(uuid)) => Some(uuid.clone()),
+            None | Some(Bson::Null) => None,
+            Some(other) => return Err(broken(format!("its collection's identity is unreadable: {other}"))),
+        };
+        let created_at = document.get_datetime("createdAt").map_err(|e| broken(e.to_string()))?;
+        Ok(Self { id, definition, rule, state, supporting, uuid, created_at: *created_at })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn an_entry_comes_back_as_it_was_stored() {
+        let index = TtlIndex::on("a.b")
+            .expire_after(Duration::from_secs(5))
+            .partial_filter(doc! { "s": 1 })
+            .supporting_index(false);
+        let definition = Definition::parse("c", &index).unwrap();
+        let entry = Entry {
+            id: ObjectId::new(),
+            rule: Rule::of(&definition).unwrap(),
+            definition,
+            state: IndexState::Active,
+            supporting: Some(SupportingIndex { name: "i".to_owned(), created: true }),
+            uuid: None,
+            created_at: DateTime::from_millis(5),
+        };
+        let back = Entry::parse(&entry.to_document()).unwrap();
+        assert_eq!(back.definition, entry.definition);
+        assert_eq!((back.id, back.state, back.supporting), (entry.id, entry.state, entry.supporting));
+    }
+
+    #[test]
+    fn an_entry_that_cannot_be_understood_is_broken_and_never_guessed() {
+        let good = doc! {
+            "id": ObjectId::new(), "collection": "c", "name": "t_1", "key": { "t": 1 }, "expireAfterSeconds": 60,
+            "state": "ACTIVE", "createdAt": DateTime::MIN, "supportingIndex": { "wanted": true },
+        };
+        assert!(Entry::parse(&good).is_ok());
+        for (field, value) in [
+            ("expireAfterSeconds", Bson::Double(f64::NAN)),
+            ("expireAfterSeconds", Bson::String("NaN".to_owned())),
+            ("expireAfterSeconds", Bson::Null),
+            ("key", Bson::Null),
+            ("state", Bson::String("SLEEPING".to_owned())),
+            ("partialFilterExpression", Bson::Int32(1)),
+            ("collectionUUID", Bson::Int32(1)),
+            ("id", Bson::Int32(1)),
+        ] {
+            let mut document = good.clone();
+            document.insert(field, value);
+            assert!(Entry::parse(&document).is_err(), "{document}");
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! What can go wrong, in families: a request that is refused, a backend that fails, a backend that is unfit to be swept.
+//!
+//! A refusal carries the code and code name that MongoDB gives for the same thing, so that code written against MongoDB
+//! keeps recognising it.
+
+use std::fmt;
+
+/// The error codes of MongoDB that refusals carry.
+///
+/// Source: the replies of MongoDB 6.0.5 to the same requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[repr(i32)]
+pub enum Code {
+    /// A value is out of what the request allows.
+    BadValue = 2,
+    /// A value has another BSON type than the request demands.
+    TypeMismatch = 14,
+    /// The collection does not exist.
+    NamespaceNotFound = 26,
+    /// No TTL index answers to this name or key.
+    IndexNotFound = 27,
+    /// The definition cannot be a TTL index, or a limit is reached.
+    CannotCreateIndex = 67,
+    /// The option is not allowed here.
+    InvalidOptions = 72,
+    /// The collection name is not allowed.
+    InvalidNamespace = 73,
+    /// The index is there already with other options.
+    IndexOptionsConflict = 85,
+    /// Another index has this name already.
+    IndexKeySpecsConflict = 86,
+    /// The name belongs to a view.
+    CommandNotSupportedOnView = 166,
+    /// An option that an index on `_id`, or any index, cannot have.
+    InvalidIndexSpecificationOption = 197,
+    /// The filter uses an expression that is not allowed in this place.
+    QueryFeatureNotAllowed = 224,
+    /// The collection is not the one that the TTL index was made for.
+    CollectionUuidMismatch = 361,
+    /// A document with this `_id` is there already.
+    DuplicateKey = 11000,
+}
+
+impl Code {
+    /// The number MongoDB uses.
+    pub const fn number(self) -> i32 {
+        self as i32
+    }
+
+    /// The `codeName` MongoDB uses.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Code::BadValue => "BadValue",
+            Code::TypeMismatch => "TypeMismatch",
+            Code::NamespaceNotFound => "NamespaceNotFound",
+            Code::IndexNotFound => "IndexNotFound",
+            Code::CannotCreateIndex => "CannotCreateIndex",
+            Code::InvalidOptions => "InvalidOptions",
+            Code::InvalidNamespace => "InvalidNamespace",
+            Code::IndexOptionsConflict => "IndexOptionsConflict",
+            Code::IndexKeySpecsConflict => "IndexKeySpecsConflict",
+            Code::CommandNotSupportedOnView => "CommandNotSupportedOnView",
+            Code::InvalidIndexSpecificationOption => "InvalidIndexSpecificationOption",
+            Code::QueryFeatureNotAllowed => "QueryFeatureNotAllowed",
+            Code::CollectionUuidMismatch => "CollectionUUIDMismatch",
+            Code::DuplicateKey => "DuplicateKey",
+        }
+    }
+}
+
+/// A request that was refused. Nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    code: Code,
+    message: String,
+}
+
+impl Refusal {
+    pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+
+    /// The code MongoDB gives for the same refusal.
+    pub fn code(&self) -> Code {
+        self.code
+    }
+
+    /// What was wrong, where, and what to do.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({} {})", self.message, self.code.number(), self.code.name())
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// Any error of this library.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The request was refused; nothing was changed.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+
+    /// The MongoDB-compatible backend could not be reached, or answered with an error.
+    #[error("{action} failed")]
+    Backend {
+        /// What was being done, and where.
+        action: String,
+        /// What the driver reported.
+        #[source]
+        source: mongodb::error::Error,
+    },
+
+    /// The embedded store failed.
+    #[error("{action} failed")]
+    Embedded {
+        /// What was being done, and where.
+        action: String,
+        /// What the storage engine reported.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+
+    /// The backend compares or deletes in another way than MongoDB, so that a sweep could delete the wrong documents.
+    /// Nothing was deleted.
+    #[error("this backend is not swept: {0}")]
+    Unfit(String),
+
+    /// Data that this library stored could not be understood. Nothing was changed or deleted because of it.
+    #[error("{0}")]
+    Unreadable(String),
+}
+
+impl Error {
+    /// The refusal, if the request was refused.
+    pub fn refusal(&self) -> Option<&Refusal> {
+        match self {
+            Error::Refused(refusal) => Some(refusal),
+            _ => None,
+        }
+    }
+
+    /// MongoDB's error code: that of a refusal, or the one the server answered with.
+    pub fn code(&self) -> Option<i32> {
+        match self {
+            Error::Refused(refusal) => Some(refusal.code().number()),
+            Error::Backend { source, .. } => server_code(source),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn backend(action: impl Into<String>) -> impl FnOnce(mongodb::error::Error) -> Self {
+        let action = action.into();
+        move |source| Error::Backend { action, source }
+    }
+
+    #[cfg(feature = "embedded")]
+    pub(crate) fn embedded<E>(action: impl Into<String>) -> impl FnOnce(E) -> Self
+    where
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let action = action.into();
+        move |source| Error::Embedded { action, source: source.into() }
+    }
+}
+
+/// The code of a command or write error that the server answered with.
+pub(crate) fn server_code(error: &mongodb::error::Error) -> Option<i32> {
+    use mongodb::error::{ErrorKind, WriteFailure};
+    match error.kind.as_ref() {
+        ErrorKind::Command(command) => Some(command.code),
+        ErrorKind::Write(WriteFailure::WriteError(write)) => Some(write.code),
+        ErrorKind::InsertMany(insert) => {
+            insert.write_errors.as_ref().and_then(|errors| errors.first()).map(|first| first.code)
+        }
+        _ => None,
+    }
+}
+
+/// The result of this library's calls.
+pub type Result<T, E = Error> = std::result::Result<T, E>;

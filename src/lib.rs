@@ -1,0 +1,53 @@
+//! TTL indexes with Firestore's rules and MongoDB's API, for MongoDB and for backends that speak its protocol.
+//!
+//! A [`TtlRegistry`] holds the TTL indexes of a database: one on a collection, 500 in the database. A
+//! [`sweep`](TtlRegistry::sweep) deletes what has expired, in batches, at a rate, and says what it did and what it left.
+//!
+//! # A map of this crate
+//!
+//! | module | what it decides or does | may use |
+//! |---|---|---|
+//! | `error`, `namespace`, `number`, `clock` | words that everything shares | |
+//! | `index` | a TTL index as it is written and as it is checked | `error`, `namespace`, `number` |
+//! | `expiry` | when a document expires, and why not: pure, on raw BSON | `index`, `number`, `error` |
+//! | `entry` | a TTL index as the registry stores it | `expiry`, `index` |
+//! | `store` | how documents and the registry are reached: MongoDB, or embedded | `entry`, `expiry`, … |
+//! | `registry` | which TTL indexes there are, and the verbs that change them | `store`, … |
+//! | `pacing` | how fast a sweep may go | |
+//! | `sweep` | one pass | `registry`, `store`, `expiry`, `pacing` |
+//!
+//! The arrows point one way, which `tests/architecture.rs` holds. `docs/tour.md` walks through the code.
+//!
+//! # Features
+//!
+//! `embedded` (default): [`EmbeddedStore`]. `rustls-tls` (default), `openssl-tls`, `dns-resolver` (default), `bson-2`
+//! (default), `bson-3`: the driver's own, passed through; one TLS and one BSON feature must be on, and `bson-3` changes
+//! the driver's BSON types for the whole build. `cli`: the program `ttl-index`. `test-util`: hooks for tests, unstable.
+
+mod clock;
+mod entry;
+mod error;
+mod expiry;
+mod index;
+mod namespace;
+mod number;
+mod pacing;
+mod registry;
+mod store;
+mod sweep;
+
+/// The driver's BSON, of which every document here is.
+pub use mongodb::bson;
+
+pub use clock::ManualClock;
+pub use entry::{IndexState, SupportingIndex};
+pub use error::{Code, Error, Refusal, Result};
+pub use expiry::{Reason, Rule, Verdict};
+pub use index::TtlIndex;
+pub use registry::{CreateIndex, DropIndex, IndexInfo, IndexRef, ListIndexes, ModifyIndex, TtlRegistry};
+#[cfg(feature = "embedded")]
+pub use store::embedded::{Documents, EmbeddedCollection, EmbeddedStore};
+#[cfg(feature = "test-util")]
+pub use store::hooked::{Fault, HookedStore};
+pub use store::{IntoStore, mongo::MongoStore};
+pub use sweep::{Ended, Progress, Sweep, SweepReport};

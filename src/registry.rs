@@ -1,0 +1,84 @@
+//! Which TTL indexes a database has, and the verbs that change them.
+
+mod create;
+mod drop;
+mod list;
+mod modify;
+mod snapshot;
+mod supporting;
+
+pub use create::CreateIndex;
+pub use drop::{DropIndex, IndexRef};
+pub use list::{IndexInfo, ListIndexes};
+pub use modify::ModifyIndex;
+pub(crate) use snapshot::{Slot, Snapshot};
+pub(crate) use supporting::walkable;
+
+use mongodb::bson::DateTime;
+
+use crate::{
+    error::{Code, Refusal, Result},
+    expiry::Rule,
+    namespace::CollectionName,
+    store::{DynStore, IntoStore},
+};
+
+/// The TTL indexes of a database: one on a collection at most, 500 in the database at most.
+///
+/// # Guarantees
+///
+/// Both limits hold under any number of concurrent creators in any number of processes: every change is one guarded
+/// update of one document. A request that is refused changes nothing.
+///
+/// Cheap to clone; clones are the same registry. Nothing runs in the background.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), ttl_index::Error> {
+/// use std::time::Duration;
+/// use ttl_index::{EmbeddedStore, TtlIndex, TtlRegistry};
+///
+/// let ttl = TtlRegistry::open(EmbeddedStore::in_memory()?).await?;
+/// ttl.create_index("sessions", TtlIndex::on("expireAt").expire_after(Duration::ZERO)).await?;
+/// ttl.modify_index("sessions", Duration::from_secs(3600)).await?;
+/// assert_eq!(ttl.list_indexes().await?[0].name, "expireAt_1");
+/// ttl.drop_index("sessions", "expireAt_1").await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct TtlRegistry {
+    pub(crate) store: DynStore,
+}
+
+impl TtlRegistry {
+    /// Opens the registry of a database. Reads it once, to see that it can be read, and writes nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the database cannot be reached, or its registry cannot be understood.
+    pub async fn open(store: impl IntoStore) -> Result<Self> {
+        let store = store.into_store().0;
+        Snapshot::load(&*store).await?;
+        Ok(Self { store })
+    }
+
+    /// The database's clock, by which documents expire. Never runs ahead of it.
+    pub async fn now(&self) -> Result<DateTime> {
+        self.store.now().await
+    }
+
+    /// What the TTL index of a collection means, to judge documents by.
+    ///
+    /// # Errors
+    ///
+    /// Refused with [`Code::IndexNotFound`] if the collection has no TTL index.
+    pub async fn rule(&self, collection: impl AsRef<str>) -> Result<Rule> {
+        let collection = CollectionName::parse(collection.as_ref())?;
+        Ok(Snapshot::load(&*self.store).await?.entry(&collection)?.rule.clone())
+    }
+}
+
+fn no_index(collection: &CollectionName) -> Refusal {
+    Refusal::new(Code::IndexNotFound, format!("{collection} has no TTL index"))
+}

@@ -1,0 +1,140 @@
+//! `drop_index`.
+
+use std::future::IntoFuture;
+
+use futures_util::{FutureExt, future::BoxFuture};
+use mongodb::bson::{Bson, Document, oid::ObjectId};
+use tracing::info;
+
+use super::{Slot, Snapshot, TtlRegistry, no_index, walkable};
+use crate::{
+    entry::Entry,
+    error::{Code, Error, Refusal, Result},
+    namespace::CollectionName,
+    store::{Change, Store},
+};
+
+/// Which index of a collection: its name, or its key document.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum IndexRef {
+    /// As in `"expireAt_1"`.
+    Name(String),
+    /// As in `{expireAt: 1}`.
+    Key(Document),
+}
+
+impl From<&str> for IndexRef {
+    fn from(name: &str) -> Self {
+        IndexRef::Name(name.to_owned())
+    }
+}
+
+impl From<String> for IndexRef {
+    fn from(name: String) -> Self {
+        IndexRef::Name(name)
+    }
+}
+
+impl From<Document> for IndexRef {
+    fn from(key: Document) -> Self {
+        IndexRef::Key(key)
+    }
+}
+
+impl TtlRegistry {
+    /// Drops a TTL index, by name or by key document; documents no longer expire.
+    ///
+    /// # Guarantees
+    ///
+    /// A pass that is running ends before its next batch; a batch that is under way is still deleted. The supporting
+    /// index goes too if it was made for this TTL index, and stays if it was there before.
+    ///
+    /// # Errors
+    ///
+    /// Refused with [`Code::IndexNotFound`] if the collection has no such TTL index. If the supporting index cannot be
+    /// dropped the error says so; the TTL index is gone then.
+    pub fn drop_index(&self, collection: impl Into<String>, index: impl Into<IndexRef>) -> DropIndex<'_> {
+        DropIndex { registry: self, collection: collection.into(), index: index.into() }
+    }
+}
+
+/// Drops a TTL index; see [`TtlRegistry::drop_index`].
+#[derive(Debug)]
+#[must_use = "nothing happens until it is awaited"]
+pub struct DropIndex<'a> {
+    registry: &'a TtlRegistry,
+    collection: String,
+    index: IndexRef,
+}
+
+impl<'a> IntoFuture for DropIndex<'a> {
+    type Output = Result<()>;
+    type IntoFuture = BoxFuture<'a, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        async move {
+            let collection = CollectionName::parse(&self.collection)?;
+            let store = &*self.registry.store;
+            let snapshot = Snapshot::load(store).await?;
+            let slot = snapshot.find(&collection).ok_or_else(|| no_index(&collection))?;
+            let id = matching(slot, &collection, &self.index)?;
+            if !store.change_registry(Change::Remove { entry: id }).await? {
+                return Err(no_index(&collection).into());
+            }
+            info!(%collection, "TTL index dropped");
+            match slot {
+                Slot::Good(entry) => drop_supporting(store, entry).await,
+                Slot::Broken(_) => Ok(()),
+            }
+        }
+        .boxed()
+    }
+}
+
+fn matching(slot: &Slot, collection: &CollectionName, index: &IndexRef) -> Result<ObjectId> {
+    let (id, name, key) = match slot {
+        Slot::Good(entry) => (Some(entry.id), &entry.definition.name, entry.definition.key()),
+        Slot::Broken(broken) => (broken.id, &broken.name, broken.key.clone()),
+    };
+    let (found, missing) = match index {
+        IndexRef::Name(wanted) => (wanted == name, format!("index not found with name [{wanted}]")),
+        IndexRef::Key(wanted) => (same_key(wanted, &key), format!("can't find index with key: {wanted}")),
+    };
+    if !found {
+        let message = format!("{missing}; the TTL index of {collection} is {name}");
+        return Err(Refusal::new(Code::IndexNotFound, message).into());
+    }
+    id.ok_or_else(|| {
+        Error::Unreadable(format!("the registry entry of {collection} has no identity; remove it from the registry"))
+    })
+}
+
+/// The same fields in the same order and directions, whatever the types of the numbers.
+fn same_key(a: &Document, b: &Document) -> bool {
+    let number = |value: &Bson| match value {
+        Bson::Int32(n) => Some(f64::from(*n)),
+        #[allow(clippy::cast_precision_loss)] // directions are small
+        Bson::Int64(n) => Some(*n as f64),
+        Bson::Double(n) => Some(*n),
+        _ => None,
+    };
+    let same = |((a_field, a), (b_field, b)): ((&String, &Bson), (&String, &Bson))| {
+        a_field == b_field && (a == b || number(a).is_some_and(|n| Some(n) == number(b)))
+    };
+    a.len() == b.len() && a.iter().zip(b).all(same)
+}
+
+async fn drop_supporting(store: &dyn Store, entry: &Entry) -> Result<()> {
+    let Some(index) = entry.supporting.as_ref().filter(|index| index.created) else { return Ok(()) };
+    let seen = store.inspect(&entry.definition.collection).await?;
+    // In a collection that was re-created under the name, an index of this name is somebody else's.
+    let same_collection = entry.uuid.is_none() || seen.uuid == entry.uuid;
+    let ours = |found: &&crate::store::PhysicalIndex| {
+        found.name == index.name && walkable(&entry.definition, found) && !found.native_ttl
+    };
+    if same_collection && seen.indexes.iter().any(|found| ours(&found)) {
+        store.drop_index(&entry.definition.collection, &index.name).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,69 @@
+//! `modify_index`, MongoDB's `collMod`.
+
+use std::{future::IntoFuture, time::Duration};
+
+use futures_util::{FutureExt, future::BoxFuture};
+use mongodb::bson::{doc, oid::ObjectId};
+
+use super::{IndexInfo, Slot, Snapshot, TtlRegistry, no_index};
+use crate::{
+    error::{Code, Error, Refusal, Result},
+    index::ExpireAfter,
+    namespace::CollectionName,
+    store::{Change, Store},
+};
+
+impl TtlRegistry {
+    /// Changes how long after their date the documents of a collection expire.
+    ///
+    /// # Guarantees
+    ///
+    /// One atomic change: at no instant is the index missing. A pass that is running ends before its next batch; a batch
+    /// that is under way is still deleted by the old period. An entry of the registry whose period cannot be understood
+    /// is mended by this.
+    ///
+    /// # Errors
+    ///
+    /// Refused if the collection has no TTL index, or the period is not whole seconds from 0 to 2,147,483,647.
+    pub fn modify_index(&self, collection: impl Into<String>, expire_after: Duration) -> ModifyIndex<'_> {
+        ModifyIndex { registry: self, collection: collection.into(), expire_after }
+    }
+}
+
+/// Changes a TTL index; see [`TtlRegistry::modify_index`].
+#[derive(Debug)]
+#[must_use = "nothing happens until it is awaited"]
+pub struct ModifyIndex<'a> {
+    registry: &'a TtlRegistry,
+    collection: String,
+    expire_after: Duration,
+}
+
+impl<'a> IntoFuture for ModifyIndex<'a> {
+    type Output = Result<IndexInfo>;
+    type IntoFuture = BoxFuture<'a, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        async move {
+            let collection = CollectionName::parse(&self.collection)?;
+            let expire_after = ExpireAfter::from_duration(self.expire_after)?;
+            let store = &*self.registry.store;
+            let id = match Snapshot::load(store).await?.find(&collection) {
+                Some(Slot::Good(entry)) => entry.id,
+                Some(Slot::Broken(broken)) => broken.id.ok_or_else(|| Error::from(broken.refusal()))?,
+                None => return Err(no_index(&collection).into()),
+            };
+            set_period(store, id, expire_after).await?;
+            Ok(IndexInfo::of(Snapshot::load(store).await?.entry(&collection)?))
+        }
+        .boxed()
+    }
+}
+
+pub(super) async fn set_period(store: &dyn Store, entry: ObjectId, period: ExpireAfter) -> Result<()> {
+    let fields = doc! { "expireAfterSeconds": period.seconds() };
+    if store.change_registry(Change::Set { entry, fields }).await? {
+        return Ok(());
+    }
+    Err(Refusal::new(Code::IndexNotFound, "the TTL index was dropped while it was being modified").into())
+}

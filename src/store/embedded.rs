@@ -1,0 +1,162 @@
+//! A small document store of our own, in one file or in memory: TTL indexes without any server.
+
+mod collection;
+mod keys;
+mod pass;
+mod tables;
+
+pub use collection::{Documents, EmbeddedCollection};
+
+use std::{fmt, path::Path, sync::Arc};
+
+use futures_util::{FutureExt, future::BoxFuture};
+use mongodb::bson::{DateTime, Document};
+
+use self::{pass::EmbeddedPass, tables::Tables};
+use super::{Change, Collection, Kind, Pass, PhysicalIndex, Store, Target, sealed};
+use crate::{clock::ManualClock, error::Result, namespace::CollectionName};
+
+/// A document store in one file, or in memory.
+///
+/// Documents are BSON, found by `_id`, in collections that exist as soon as something is in them. Documents that expire
+/// are listed by date, in the same transaction that writes them.
+///
+/// # Guarantees
+///
+/// Every write is one durable transaction: after it returns, a crash does not undo it; until then, a crash leaves nothing
+/// of it. A file belongs to one process at a time; opening it a second time is an error.
+///
+/// # Assumptions
+///
+/// Used within a tokio runtime, since the file is read and written on its blocking threads.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), ttl_index::Error> {
+/// use std::time::Duration;
+/// use ttl_index::{EmbeddedStore, ManualClock, TtlIndex, TtlRegistry, bson::{DateTime, doc}};
+///
+/// let clock = ManualClock::at(DateTime::from_millis(0));
+/// let store = EmbeddedStore::in_memory()?.with_clock(clock.clone());
+/// let ttl = TtlRegistry::open(store.clone()).await?;
+/// ttl.create_index("sessions", TtlIndex::on("at").expire_after(Duration::from_secs(60))).await?;
+///
+/// let sessions = store.collection("sessions");
+/// sessions.insert_one(doc! { "_id": 1, "at": clock.now() }).await?;
+/// clock.advance(Duration::from_secs(60));
+/// assert_eq!(ttl.sweep("sessions").await?.deleted, 1);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct EmbeddedStore {
+    tables: Arc<Tables>,
+    clock: Option<ManualClock>,
+}
+
+impl EmbeddedStore {
+    /// Opens the file, or makes it.
+    ///
+    /// # Errors
+    ///
+    /// If another process has it open, or it cannot be read as a store.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Ok(Self { tables: Arc::new(Tables::open(path.as_ref())?), clock: None })
+    }
+
+    /// A store that is gone with its last handle.
+    ///
+    /// # Errors
+    ///
+    /// If the storage engine cannot be started.
+    pub fn in_memory() -> Result<Self> {
+        Ok(Self { tables: Arc::new(Tables::in_memory()?), clock: None })
+    }
+
+    /// Goes by this clock instead of the system's.
+    pub fn with_clock(mut self, clock: ManualClock) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// A collection, which need not exist.
+    pub fn collection(&self, name: impl Into<String>) -> EmbeddedCollection {
+        EmbeddedCollection::new(self.tables.clone(), name.into())
+    }
+}
+
+impl fmt::Debug for EmbeddedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EmbeddedStore").field("clock", &self.clock).finish_non_exhaustive()
+    }
+}
+
+impl sealed::Sealed for EmbeddedStore {
+    fn into_store(self) -> sealed::Erased {
+        sealed::Erased(Arc::new(self))
+    }
+}
+
+impl Store for EmbeddedStore {
+    fn now(&self) -> BoxFuture<'_, Result<DateTime>> {
+        let now = self.clock.as_ref().map_or_else(DateTime::now, ManualClock::now);
+        std::future::ready(Ok(now)).boxed()
+    }
+
+    fn registry(&self) -> BoxFuture<'_, Result<Option<Document>>> {
+        blocking(&self.tables, Tables::registry)
+    }
+
+    fn revision(&self) -> BoxFuture<'_, Result<Option<i64>>> {
+        blocking(&self.tables, Tables::revision)
+    }
+
+    fn change_registry(&self, change: Change) -> BoxFuture<'_, Result<bool>> {
+        blocking(&self.tables, |tables| tables.write(|writing| writing.change_registry(change)))
+    }
+
+    fn inspect<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Collection>> {
+        let name = collection.as_str().to_owned();
+        blocking(&self.tables, move |tables| {
+            let exists = !tables.scan(&name, None, 1, |_, _| true)?.is_empty();
+            let kind = if exists { Kind::Ordinary } else { Kind::Missing };
+            Ok(Collection { kind, ..Collection::default() })
+        })
+    }
+
+    /// The registry entry itself makes the store list the documents.
+    fn build_index<'a>(
+        &'a self,
+        _collection: &'a CollectionName,
+        index: PhysicalIndex,
+    ) -> BoxFuture<'a, Result<PhysicalIndex>> {
+        std::future::ready(Ok(index)).boxed()
+    }
+
+    fn drop_index<'a>(&'a self, _collection: &'a CollectionName, _name: &'a str) -> BoxFuture<'a, Result<()>> {
+        std::future::ready(Ok(())).boxed()
+    }
+
+    fn open_pass(&self, target: Target) -> BoxFuture<'_, Result<Box<dyn Pass>>> {
+        let pass: Box<dyn Pass> = Box::new(EmbeddedPass::new(self.tables.clone(), target));
+        std::future::ready(Ok(pass)).boxed()
+    }
+}
+
+/// Runs `work` where it may block.
+fn blocking<T: Send + 'static>(
+    tables: &Arc<Tables>,
+    work: impl FnOnce(&Tables) -> Result<T> + Send + 'static,
+) -> BoxFuture<'static, Result<T>> {
+    let tables = tables.clone();
+    async move {
+        match tokio::task::spawn_blocking(move || work(&tables)).await {
+            Ok(result) => result,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(error) => Err(crate::Error::embedded("running on a thread that may block")(error)),
+            },
+        }
+    }
+    .boxed()
+}

@@ -1,0 +1,109 @@
+//! One pass on the embedded store: the condition of the delete is the rule itself, in the transaction that deletes.
+
+use std::{collections::HashSet, sync::Arc};
+
+use futures_util::{FutureExt, future::BoxFuture};
+use mongodb::bson::{Bson, DateTime, RawDocument, RawDocumentBuf};
+
+use super::{blocking, keys::id_key, tables::Tables};
+use crate::{
+    error::{Error, Result},
+    store::{Deletion, Found, Pass, Position, Target},
+};
+
+pub(super) struct EmbeddedPass {
+    tables: Arc<Tables>,
+    target: Target,
+    /// Where the scan has got to when documents are not listed by date.
+    scanned: Option<Vec<u8>>,
+}
+
+impl EmbeddedPass {
+    pub(super) fn new(tables: Arc<Tables>, target: Target) -> Self {
+        Self { tables, target, scanned: None }
+    }
+
+    /// Without a listing by date: reads on from the last document read.
+    async fn scan(&mut self, limit: usize) -> Result<Vec<Found>> {
+        let (target, after) = (self.target.clone(), self.scanned.clone());
+        let found = blocking(&self.tables, move |tables| {
+            tables.scan(target.collection.as_str(), after.as_deref(), limit, |_, document| {
+                target.rule.expiring_dates(document).is_some_and(|dates| dates.earliest <= target.cutoff)
+            })
+        })
+        .await?;
+        self.scanned = found.last().map(|(key, _)| key.clone()).or(self.scanned.take());
+        found.iter().map(|(_, document)| self.found(document)).collect()
+    }
+
+    async fn walk(&mut self, position: &Position, limit: usize) -> Result<Vec<Found>> {
+        let except = position.except().iter().map(id_key).collect::<Result<HashSet<_>, _>>()?;
+        let target = self.target.clone();
+        let dates = (position.from().unwrap_or(DateTime::MIN), target.cutoff);
+        let found = blocking(&self.tables, move |tables| {
+            tables.scan_due(target.collection.as_str(), target.entry, dates, limit, |key| !except.contains(key))
+        })
+        .await?;
+        found.iter().map(|document| self.found(document)).collect()
+    }
+
+    fn found(&self, document: &RawDocument) -> Result<Found> {
+        let id = document.get("_id").ok().flatten().and_then(|id| Bson::try_from(id).ok());
+        let id = id.ok_or_else(|| Error::Unreadable("a document of the embedded store has no _id".to_owned()))?;
+        Ok(Found { id, dates: self.target.rule.expiring_dates(document) })
+    }
+}
+
+impl Pass for EmbeddedPass {
+    fn find<'a>(&'a mut self, position: &'a Position, limit: u32) -> BoxFuture<'a, Result<Vec<Found>>> {
+        if self.target.index.is_some() {
+            self.walk(position, limit as usize).boxed()
+        } else {
+            self.scan(limit as usize).boxed()
+        }
+    }
+
+    fn ordered(&self) -> bool {
+        self.target.index.is_some()
+    }
+
+    fn delete<'a>(&'a mut self, doomed: &'a [Found], until: DateTime) -> BoxFuture<'a, Result<Deletion>> {
+        let target = self.target.clone();
+        let keys = doomed.iter().map(|found| id_key(&found.id)).collect::<Result<Vec<_>, _>>();
+        async move {
+            let keys = keys?;
+            let deleted = blocking(&self.tables, move |tables| {
+                tables.write(|writing| {
+                    // The rule in force when the transaction runs, not the one the pass began with.
+                    let in_force = writing.rules().get(&target.entry).is_some_and(|now| now.rule.same_as(&target.rule));
+                    let mut deleted = 0;
+                    for key in keys.iter().filter(|_| in_force) {
+                        let document = writing.get(target.collection.as_str(), key)?;
+                        let dates = document.and_then(|document| target.rule.expiring_dates(&document));
+                        if dates.is_some_and(|dates| dates.earliest <= until) {
+                            writing.put(target.collection.as_str(), key, None)?;
+                            deleted += 1;
+                        }
+                    }
+                    Ok(deleted)
+                })
+            })
+            .await?;
+            Ok(Deletion::Done(deleted))
+        }
+        .boxed()
+    }
+
+    fn read_again<'a>(&'a mut self, ids: Vec<Bson>) -> BoxFuture<'a, Result<Vec<RawDocumentBuf>>> {
+        let name = self.target.collection.as_str().to_owned();
+        let keys = ids.iter().map(id_key).collect::<Result<Vec<_>, _>>();
+        async move {
+            let keys = keys?;
+            blocking(&self.tables, move |tables| {
+                keys.iter().filter_map(|key| tables.get(&name, key).transpose()).collect()
+            })
+            .await
+        }
+        .boxed()
+    }
+}

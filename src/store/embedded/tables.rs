@@ -1,0 +1,379 @@
+//! The tables in the file, and the only place where the storage engine is called.
+//!
+//! ```text
+//! documents: (collection, key of _id)              -> BSON
+//! due:       (entry's id, earliest date, key of _id) -> ()
+//! meta:      "registry"                            -> BSON,   "revision" -> i64
+//! ```
+//!
+//! `due` holds a row for each document that the entry's rule lets expire, kept in the same transaction as the document.
+
+use std::{
+    collections::HashMap,
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use mongodb::bson::{Bson, DateTime, Document, RawDocument, RawDocumentBuf, oid::ObjectId};
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
+
+use crate::{
+    entry::Entry,
+    error::{Code, Error, Refusal, Result},
+    expiry::Rule,
+    store::{Change, MAX_INDEXES},
+};
+
+type Key<'a> = &'a [u8];
+const DOCUMENTS: TableDefinition<(&str, Key), &[u8]> = TableDefinition::new("documents");
+const DUE: TableDefinition<(&[u8; 12], i64, Key), ()> = TableDefinition::new("due");
+const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
+
+/// One file, or memory.
+pub(super) struct Tables {
+    database: Database,
+    /// The registry's rules, understood, with the revision they are of.
+    rules: Mutex<Option<(i64, Arc<Rules>)>>,
+}
+
+/// The rules in force, by the identity of their entry.
+pub(super) type Rules = HashMap<ObjectId, CompiledEntry>;
+
+/// What writing a document must know of an entry.
+#[derive(Debug)]
+pub(super) struct CompiledEntry {
+    pub(super) collection: String,
+    pub(super) rule: Rule,
+    /// Whether its documents are listed in `due`.
+    pub(super) indexed: bool,
+}
+
+/// A transaction that writes, with the rules it must keep the `due` rows by.
+pub(super) struct Writing<'a> {
+    transaction: WriteTransaction,
+    rules: Arc<Rules>,
+    tables: &'a Tables,
+}
+
+fn failed<E: Into<Box<dyn std::error::Error + Send + Sync>>>(action: &'static str) -> impl FnOnce(E) -> Error {
+    Error::embedded(action)
+}
+
+const READING: &str = "reading the embedded store";
+const WRITING: &str = "writing the embedded store";
+
+impl Tables {
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let database = Database::create(path).map_err(|error| {
+            let action = match error {
+                redb::DatabaseError::DatabaseAlreadyOpen => format!(
+                    "opening {}: it is in use by another process or handle; an embedded file belongs to one process \
+                     at a time",
+                    path.display()
+                ),
+                _ => format!("opening {}", path.display()),
+            };
+            Error::embedded(action)(error)
+        })?;
+        Self::ready(database)
+    }
+
+    pub(super) fn in_memory() -> Result<Self> {
+        let backend = redb::backends::InMemoryBackend::new();
+        Self::ready(Database::builder().create_with_backend(backend).map_err(failed("opening a store in memory"))?)
+    }
+
+    /// Reading expects the tables to be there.
+    fn ready(database: Database) -> Result<Self> {
+        let transaction = database.begin_write().map_err(failed(WRITING))?;
+        transaction.open_table(DOCUMENTS).map_err(failed(WRITING))?;
+        transaction.open_table(DUE).map_err(failed(WRITING))?;
+        transaction.open_table(META).map_err(failed(WRITING))?;
+        transaction.commit().map_err(failed(WRITING))?;
+        Ok(Self { database, rules: Mutex::new(None) })
+    }
+
+    pub(super) fn registry(&self) -> Result<Option<Document>> {
+        let meta = self.database.begin_read().map_err(failed(READING))?;
+        let meta = meta.open_table(META).map_err(failed(READING))?;
+        let bytes = meta.get("registry").map_err(failed(READING))?;
+        bytes.map(|bytes| parse_document(bytes.value())).transpose()
+    }
+
+    pub(super) fn revision(&self) -> Result<Option<i64>> {
+        let meta = self.database.begin_read().map_err(failed(READING))?;
+        read_revision(&meta.open_table(META).map_err(failed(READING))?)
+    }
+
+    pub(super) fn get(&self, collection: &str, key: Key<'_>) -> Result<Option<RawDocumentBuf>> {
+        let read = self.database.begin_read().map_err(failed(READING))?;
+        let documents = read.open_table(DOCUMENTS).map_err(failed(READING))?;
+        let found = documents.get((collection, key)).map_err(failed(READING))?;
+        found.map(|bytes| parse_raw(bytes.value())).transpose()
+    }
+
+    /// Documents in the order of their keys, those after `after`, for which `wanted` says yes, at most `limit`.
+    pub(super) fn scan(
+        &self,
+        collection: &str,
+        after: Option<Key<'_>>,
+        limit: usize,
+        mut wanted: impl FnMut(Key<'_>, &RawDocument) -> bool,
+    ) -> Result<Vec<(Vec<u8>, RawDocumentBuf)>> {
+        let read = self.database.begin_read().map_err(failed(READING))?;
+        let documents = read.open_table(DOCUMENTS).map_err(failed(READING))?;
+        let start = (collection, after.unwrap_or_default());
+        let mut found = Vec::new();
+        for row in documents.range(start..).map_err(failed(READING))? {
+            let (row_key, bytes) = row.map_err(failed(READING))?;
+            let (row_collection, key) = row_key.value();
+            if row_collection != collection || found.len() == limit {
+                break;
+            }
+            let document = RawDocument::from_bytes(bytes.value()).map_err(unreadable)?;
+            if Some(key) != after && wanted(key, document) {
+                found.push((key.to_vec(), parse_raw(bytes.value())?));
+            }
+        }
+        Ok(found)
+    }
+
+    /// The keys and documents listed as due under an entry, in the order of their dates.
+    pub(super) fn scan_due(
+        &self,
+        collection: &str,
+        entry: ObjectId,
+        dates: (DateTime, DateTime),
+        limit: usize,
+        mut wanted: impl FnMut(Key<'_>) -> bool,
+    ) -> Result<Vec<RawDocumentBuf>> {
+        let read = self.database.begin_read().map_err(failed(READING))?;
+        let due = read.open_table(DUE).map_err(failed(READING))?;
+        let documents = read.open_table(DOCUMENTS).map_err(failed(READING))?;
+        let entry = entry.bytes();
+        let (from, until) = (dates.0.timestamp_millis(), dates.1.timestamp_millis());
+        let mut found = Vec::new();
+        for row in due.range((&entry, from, Key::default())..).map_err(failed(READING))? {
+            let (row, ()) = row.map(|(key, _)| (key, ())).map_err(failed(READING))?;
+            let (row_entry, date, key) = row.value();
+            if *row_entry != entry || date > until || found.len() == limit {
+                break;
+            }
+            if wanted(key)
+                && let Some(bytes) = documents.get((collection, key)).map_err(failed(READING))?
+            {
+                found.push(parse_raw(bytes.value())?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Runs `work` in one durable transaction; an error leaves everything as it was.
+    pub(super) fn write<T>(&self, work: impl FnOnce(&mut Writing<'_>) -> Result<T>) -> Result<T> {
+        let transaction = self.database.begin_write().map_err(failed(WRITING))?;
+        let rules = self.rules_in(&transaction)?;
+        let mut writing = Writing { transaction, rules, tables: self };
+        let result = work(&mut writing)?;
+        writing.transaction.commit().map_err(failed(WRITING))?;
+        Ok(result)
+    }
+
+    /// The rules that a transaction sees; understood anew only when the revision has changed.
+    fn rules_in(&self, transaction: &WriteTransaction) -> Result<Arc<Rules>> {
+        let meta = transaction.open_table(META).map_err(failed(READING))?;
+        let revision = read_revision(&meta)?.unwrap_or(-1);
+        let mut cached = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, rules)) = &*cached
+            && *of == revision
+        {
+            return Ok(rules.clone());
+        }
+        let registry = meta.get("registry").map_err(failed(READING))?;
+        let registry = registry.map(|bytes| parse_document(bytes.value())).transpose()?.unwrap_or_default();
+        let rules = Arc::new(compile(&registry));
+        *cached = Some((revision, rules.clone()));
+        Ok(rules)
+    }
+}
+
+impl Writing<'_> {
+    pub(super) fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    pub(super) fn get(&self, collection: &str, key: Key<'_>) -> Result<Option<RawDocumentBuf>> {
+        let documents = self.transaction.open_table(DOCUMENTS).map_err(failed(READING))?;
+        let found = documents.get((collection, key)).map_err(failed(READING))?;
+        found.map(|bytes| parse_raw(bytes.value())).transpose()
+    }
+
+    /// Writes a document, or removes it, together with its `due` rows; returns what was there.
+    pub(super) fn put(
+        &mut self,
+        collection: &str,
+        key: Key<'_>,
+        document: Option<&RawDocument>,
+    ) -> Result<Option<RawDocumentBuf>> {
+        let mut documents = self.transaction.open_table(DOCUMENTS).map_err(failed(WRITING))?;
+        let mut due = self.transaction.open_table(DUE).map_err(failed(WRITING))?;
+        let place = (collection, key);
+        let old = match document {
+            Some(document) => documents.insert(place, document.as_bytes()).map_err(failed(WRITING))?,
+            None => documents.remove(place).map_err(failed(WRITING))?,
+        };
+        let old = old.map(|bytes| parse_raw(bytes.value())).transpose()?;
+        for (id, entry) in self.rules.iter().filter(|(_, entry)| entry.indexed && entry.collection == collection) {
+            let date = |d: &RawDocument| entry.rule.expiring_dates(d).map(|dates| dates.earliest.timestamp_millis());
+            let (before, after) = (old.as_deref().and_then(date), document.and_then(date));
+            if before == after {
+                continue;
+            }
+            if let Some(before) = before {
+                due.remove((&id.bytes(), before, key)).map_err(failed(WRITING))?;
+            }
+            if let Some(after) = after {
+                due.insert((&id.bytes(), after, key), ()).map_err(failed(WRITING))?;
+            }
+        }
+        Ok(old)
+    }
+
+    /// Makes a registry change if its guard holds, and lists or unlists the documents of what it adds or takes away.
+    pub(super) fn change_registry(&mut self, change: Change) -> Result<bool> {
+        let mut meta = self.transaction.open_table(META).map_err(failed(WRITING))?;
+        let registry = meta.get("registry").map_err(failed(WRITING))?.map(|bytes| parse_document(bytes.value()));
+        let mut registry = registry.transpose()?.unwrap_or_default();
+        if !apply(&mut registry, change)? {
+            return Ok(false);
+        }
+        let revision = read_revision(&meta)?.unwrap_or(0) + 1;
+        registry.insert("_id", "registry");
+        registry.insert("revision", revision);
+        let mut bytes = Vec::new();
+        registry.to_writer(&mut bytes).map_err(failed(WRITING))?;
+        meta.insert("registry", bytes.as_slice()).map_err(failed(WRITING))?;
+        meta.insert("revision", revision.to_le_bytes().as_slice()).map_err(failed(WRITING))?;
+        drop(meta);
+        let before = std::mem::replace(&mut self.rules, Arc::new(compile(&registry)));
+        // The cache holds what is committed; this is not, yet.
+        *self.tables.rules.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let rules = self.rules.clone();
+        let indexed = |rules: &Rules, id: &ObjectId| rules.get(id).is_some_and(|entry| entry.indexed);
+        for id in before.keys().filter(|id| indexed(&before, id) && !indexed(&rules, id)) {
+            self.unlist(*id)?;
+        }
+        for (id, entry) in rules.iter().filter(|(id, entry)| entry.indexed && !indexed(&before, id)) {
+            self.list(*id, entry)?;
+        }
+        Ok(true)
+    }
+
+    fn unlist(&self, id: ObjectId) -> Result<()> {
+        let mut due = self.transaction.open_table(DUE).map_err(failed(WRITING))?;
+        let id = id.bytes();
+        let whole = (&id, i64::MIN, Key::default())..=(&id, i64::MAX, &[0xFF][..]);
+        due.retain_in(whole, |_, ()| false).map_err(failed(WRITING))
+    }
+
+    fn list(&self, id: ObjectId, entry: &CompiledEntry) -> Result<()> {
+        let documents = self.transaction.open_table(DOCUMENTS).map_err(failed(WRITING))?;
+        let mut due = self.transaction.open_table(DUE).map_err(failed(WRITING))?;
+        for row in documents.range((entry.collection.as_str(), Key::default())..).map_err(failed(WRITING))? {
+            let (place, bytes) = row.map_err(failed(WRITING))?;
+            let (collection, key) = place.value();
+            if collection != entry.collection {
+                break;
+            }
+            let document = RawDocument::from_bytes(bytes.value()).map_err(unreadable)?;
+            if let Some(dates) = entry.rule.expiring_dates(document) {
+                due.insert((&id.bytes(), dates.earliest.timestamp_millis(), key), ()).map_err(failed(WRITING))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes every document of a collection, and says how many.
+    pub(super) fn clear(&mut self, collection: &str) -> Result<u64> {
+        let mut keys = Vec::new();
+        {
+            let documents = self.transaction.open_table(DOCUMENTS).map_err(failed(WRITING))?;
+            for row in documents.range((collection, Key::default())..).map_err(failed(WRITING))? {
+                let (place, _) = row.map_err(failed(WRITING))?;
+                let (found, key) = place.value();
+                if found != collection {
+                    break;
+                }
+                keys.push(key.to_vec());
+            }
+        }
+        for key in &keys {
+            self.put(collection, key, None)?;
+        }
+        Ok(keys.len() as u64)
+    }
+}
+
+/// Understands the entries; a broken one lists nothing and deletes nothing.
+fn compile(registry: &Document) -> Rules {
+    let entries = registry.get_array("indexes").map(Vec::as_slice).unwrap_or_default();
+    let understood = entries.iter().filter_map(|entry| Entry::parse(entry.as_document()?).ok());
+    understood
+        .map(|entry| {
+            let collection = entry.definition.collection.as_str().to_owned();
+            (entry.id, CompiledEntry { collection, rule: entry.rule, indexed: entry.definition.supporting_index })
+        })
+        .collect()
+}
+
+/// The same guards as the updates on MongoDB hold.
+fn apply(registry: &mut Document, change: Change) -> Result<bool> {
+    let entries = registry.entry("indexes".to_owned()).or_insert_with(|| Bson::Array(Vec::new()));
+    let Some(entries) = entries.as_array_mut() else {
+        return Err(Error::Unreadable("the registry of TTL indexes is not an array".to_owned()));
+    };
+    let at = |entries: &[Bson], id: ObjectId| {
+        entries.iter().position(|entry| entry.as_document().is_some_and(|e| e.get_object_id("id") == Ok(id)))
+    };
+    match change {
+        Change::Add(entry) => {
+            let same = |other: &Document| other.get("collection") == entry.get("collection");
+            if entries.len() >= MAX_INDEXES || entries.iter().filter_map(|e| e.as_document()).any(same) {
+                return Ok(false);
+            }
+            entries.push(entry.into());
+        }
+        Change::Set { entry, fields } => {
+            let Some(found) = at(entries, entry).and_then(|i| entries[i].as_document_mut()) else { return Ok(false) };
+            found.extend(fields);
+        }
+        Change::Remove { entry } => {
+            let Some(found) = at(entries, entry) else { return Ok(false) };
+            entries.remove(found);
+        }
+    }
+    Ok(true)
+}
+
+fn read_revision(meta: &impl ReadableTable<&'static str, &'static [u8]>) -> Result<Option<i64>> {
+    let Some(bytes) = meta.get("revision").map_err(failed(READING))? else { return Ok(None) };
+    let bytes = bytes.value().try_into().map_err(failed(READING))?;
+    Ok(Some(i64::from_le_bytes(bytes)))
+}
+
+fn parse_document(bytes: &[u8]) -> Result<Document> {
+    Document::from_reader(bytes).map_err(failed(READING))
+}
+
+fn parse_raw(bytes: &[u8]) -> Result<RawDocumentBuf> {
+    RawDocumentBuf::from_bytes(bytes.to_vec()).map_err(unreadable)
+}
+
+fn unreadable(error: impl std::fmt::Display) -> Error {
+    Error::Unreadable(format!("a document of the embedded store cannot be read: {error}"))
+}
+
+/// The `_id` is taken.
+pub(super) fn duplicate(collection: &str, id: &Bson) -> Error {
+    Refusal::new(Code::DuplicateKey, format!("E11000 duplicate key error collection: {collection} dup key: _id: {id}"))
+        .into()
+}

@@ -1,0 +1,138 @@
+//! Lets a test act between the steps of a pass on a real store, or make a step fail.
+
+use std::{fmt, sync::Arc};
+
+use futures_util::{FutureExt, future::BoxFuture};
+use mongodb::bson::{Bson, DateTime, Document, RawDocumentBuf};
+
+use super::{
+    Change, Collection, Deletion, DynStore, Found, IntoStore, Pass, PhysicalIndex, Position, Store, Target, sealed,
+};
+use crate::{
+    error::{Error, Result},
+    namespace::CollectionName,
+};
+
+/// What a hook does to the delete it was called before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// Nothing: the delete is carried out, and its reply arrives.
+    #[default]
+    None,
+    /// The delete is carried out and its reply is lost.
+    ReplyLost,
+    /// The delete is carried out and its reply claims this count.
+    Count(u64),
+    /// The delete is not carried out; the reply says that nothing was deleted.
+    Ineffective,
+    /// The delete is not carried out and fails.
+    Fails,
+}
+
+type BeforeDelete = Arc<dyn Fn(Vec<Bson>) -> BoxFuture<'static, Fault> + Send + Sync>;
+
+/// A real store, with a hook between finding documents and deleting them. For tests; unstable.
+#[derive(Clone)]
+pub struct HookedStore {
+    inner: DynStore,
+    before_delete: BeforeDelete,
+}
+
+impl HookedStore {
+    /// Calls `hook` with the `_id`s of each batch, after they were found and before they are deleted.
+    pub fn new<F>(store: impl IntoStore, hook: impl Fn(Vec<Bson>) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Fault> + Send + 'static,
+    {
+        Self { inner: store.into_store().0, before_delete: Arc::new(move |ids| hook(ids).boxed()) }
+    }
+}
+
+impl fmt::Debug for HookedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HookedStore").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}
+
+impl sealed::Sealed for HookedStore {
+    fn into_store(self) -> sealed::Erased {
+        sealed::Erased(Arc::new(self))
+    }
+}
+
+impl Store for HookedStore {
+    fn now(&self) -> BoxFuture<'_, Result<DateTime>> {
+        self.inner.now()
+    }
+
+    fn registry(&self) -> BoxFuture<'_, Result<Option<Document>>> {
+        self.inner.registry()
+    }
+
+    fn revision(&self) -> BoxFuture<'_, Result<Option<i64>>> {
+        self.inner.revision()
+    }
+
+    fn change_registry(&self, change: Change) -> BoxFuture<'_, Result<bool>> {
+        self.inner.change_registry(change)
+    }
+
+    fn inspect<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Collection>> {
+        self.inner.inspect(collection)
+    }
+
+    fn build_index<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        index: PhysicalIndex,
+    ) -> BoxFuture<'a, Result<PhysicalIndex>> {
+        self.inner.build_index(collection, index)
+    }
+
+    fn drop_index<'a>(&'a self, collection: &'a CollectionName, name: &'a str) -> BoxFuture<'a, Result<()>> {
+        self.inner.drop_index(collection, name)
+    }
+
+    fn open_pass(&self, target: Target) -> BoxFuture<'_, Result<Box<dyn Pass>>> {
+        async move {
+            let inner = self.inner.open_pass(target).await?;
+            Ok(Box::new(HookedPass { inner, before_delete: self.before_delete.clone() }) as Box<dyn Pass>)
+        }
+        .boxed()
+    }
+}
+
+struct HookedPass {
+    inner: Box<dyn Pass>,
+    before_delete: BeforeDelete,
+}
+
+impl Pass for HookedPass {
+    fn find<'a>(&'a mut self, position: &'a Position, limit: u32) -> BoxFuture<'a, Result<Vec<Found>>> {
+        self.inner.find(position, limit)
+    }
+
+    fn ordered(&self) -> bool {
+        self.inner.ordered()
+    }
+
+    fn delete<'a>(&'a mut self, doomed: &'a [Found], until: DateTime) -> BoxFuture<'a, Result<Deletion>> {
+        async move {
+            let lost = || Error::Unreadable("a fault was asked for".to_owned());
+            let fault = (self.before_delete)(doomed.iter().map(|found| found.id.clone()).collect()).await;
+            match fault {
+                Fault::None => self.inner.delete(doomed, until).await,
+                Fault::ReplyLost => self.inner.delete(doomed, until).await.map(|_| Deletion::Uncertain(lost())),
+                Fault::Count(count) => self.inner.delete(doomed, until).await.map(|_| Deletion::Done(count)),
+                Fault::Ineffective => Ok(Deletion::Done(0)),
+                Fault::Fails => Ok(Deletion::Uncertain(lost())),
+            }
+        }
+        .boxed()
+    }
+
+    fn read_again<'a>(&'a mut self, ids: Vec<Bson>) -> BoxFuture<'a, Result<Vec<RawDocumentBuf>>> {
+        self.inner.read_again(ids)
+    }
+}

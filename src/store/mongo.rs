@@ -1,0 +1,168 @@
+//! Any backend that speaks MongoDB's protocol, through the official driver.
+//!
+//! Portable by default: what only some backends have sits behind a named [`Extensions`] flag, which is set by trying it
+//! out ([`probe`]) before the first deletion.
+
+mod catalog;
+mod pass;
+mod probe;
+mod registry;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures_util::{FutureExt, future::BoxFuture};
+use mongodb::{
+    Database,
+    bson::{Bson, DateTime, Document, doc},
+};
+use tokio::sync::OnceCell;
+
+use self::{pass::MongoPass, probe::Extensions};
+use super::{Change, Collection, Pass, PhysicalIndex, Store, Target, sealed};
+use crate::{
+    error::{Error, Result},
+    namespace::CollectionName,
+};
+
+/// How long the server may work on one statement, where it takes a limit.
+const STATEMENT_LIMIT: Duration = Duration::from_secs(60);
+
+/// A database on MongoDB, or on a backend that speaks its protocol.
+///
+/// # Guarantees
+///
+/// Making one does nothing. The registry lives in the database itself, in collections named `ttl_index.…`. No
+/// transactions and no server-side code are used.
+///
+/// # Assumptions
+///
+/// Reads go to the primary, the driver's default. The user may read, write and index the collections, and list them.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use ttl_index::{MongoStore, TtlRegistry};
+///
+/// let client = mongodb::Client::with_uri_str("mongodb://localhost").await?;
+/// let ttl = TtlRegistry::open(MongoStore::new(client.database("app"))).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct MongoStore {
+    database: Database,
+    portable_only: bool,
+}
+
+impl MongoStore {
+    /// TTL indexes for the collections of this database.
+    pub fn new(database: Database) -> Self {
+        Self { database, portable_only: false }
+    }
+
+    /// Uses no more of MongoDB than every compatible backend has, without trying what this one offers; off by default.
+    pub fn portable_only(mut self) -> Self {
+        self.portable_only = true;
+        self
+    }
+}
+
+impl sealed::Sealed for MongoStore {
+    fn into_store(self) -> sealed::Erased {
+        sealed::Erased(Arc::new(Mongo {
+            database: self.database,
+            portable_only: self.portable_only,
+            extensions: OnceCell::new(),
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct Mongo {
+    database: Database,
+    portable_only: bool,
+    extensions: OnceCell<Extensions>,
+}
+
+impl Mongo {
+    /// What the backend can do beyond the portable subset; found out once, before the first deletion.
+    async fn extensions(&self) -> Result<&Extensions> {
+        self.extensions.get_or_try_init(|| probe::run(&self.database, self.portable_only)).await
+    }
+
+    /// `hello.localTime` plus what has passed since the reply: behind the server's clock, never ahead of it.
+    async fn server_time(&self) -> Result<DateTime> {
+        let reply = self
+            .database
+            .run_command(doc! { "hello": 1 })
+            .await
+            .map_err(Error::backend("asking the server for its time"))?;
+        let arrived = Instant::now();
+        let local = match reply.get("localTime") {
+            Some(Bson::DateTime(time)) if !self.portable_only => *time,
+            _ => self.stamped_time().await?,
+        };
+        let since = i64::try_from(arrived.elapsed().as_millis()).unwrap_or(0);
+        Ok(DateTime::from_millis(local.timestamp_millis().saturating_add(since)))
+    }
+
+    /// The time that the server stamps on a write, for backends whose `hello` tells none.
+    async fn stamped_time(&self) -> Result<DateTime> {
+        let stamped = self
+            .database
+            .collection::<Document>("ttl_index.clock")
+            .find_one_and_update(doc! { "_id": "clock" }, doc! { "$currentDate": { "now": true } })
+            .upsert(true)
+            .return_document(mongodb::options::ReturnDocument::After)
+            .await
+            .map_err(Error::backend("having the server stamp its time"))?;
+        match stamped.as_ref().and_then(|document| document.get("now")) {
+            Some(Bson::DateTime(time)) => Ok(*time),
+            _ => Err(Error::Unfit("it tells its time neither in `hello` nor by `$currentDate`".to_owned())),
+        }
+    }
+}
+
+impl Store for Mongo {
+    fn now(&self) -> BoxFuture<'_, Result<DateTime>> {
+        self.server_time().boxed()
+    }
+
+    fn registry(&self) -> BoxFuture<'_, Result<Option<Document>>> {
+        registry::load(&self.database).boxed()
+    }
+
+    fn revision(&self) -> BoxFuture<'_, Result<Option<i64>>> {
+        registry::revision(&self.database).boxed()
+    }
+
+    fn change_registry(&self, change: Change) -> BoxFuture<'_, Result<bool>> {
+        registry::change(&self.database, change).boxed()
+    }
+
+    fn inspect<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Collection>> {
+        catalog::inspect(&self.database, collection).boxed()
+    }
+
+    fn build_index<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        index: PhysicalIndex,
+    ) -> BoxFuture<'a, Result<PhysicalIndex>> {
+        catalog::build_index(&self.database, collection, index).boxed()
+    }
+
+    fn drop_index<'a>(&'a self, collection: &'a CollectionName, name: &'a str) -> BoxFuture<'a, Result<()>> {
+        catalog::drop_index(&self.database, collection, name).boxed()
+    }
+
+    fn open_pass(&self, target: Target) -> BoxFuture<'_, Result<Box<dyn Pass>>> {
+        async move {
+            let extensions = self.extensions().await?.clone();
+            Ok(Box::new(MongoPass::new(self.database.clone(), target, extensions)) as Box<dyn Pass>)
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,136 @@
+//! Collections and ordinary indexes, by the commands that every compatible backend has.
+
+use futures_util::TryStreamExt;
+use mongodb::{
+    Database,
+    bson::{Binary, Bson, Document, doc},
+};
+
+use crate::{
+    error::{Code, Error, Refusal, Result, server_code},
+    namespace::CollectionName,
+    store::{Collection, Kind, PhysicalIndex},
+};
+
+/// Server codes after which trying again without the partial filter would be wrong.
+const NOT_ABOUT_THE_FILTER: [i32; 4] = [
+    13, // Unauthorized
+    Code::IndexOptionsConflict.number(),
+    Code::IndexKeySpecsConflict.number(),
+    Code::InvalidNamespace.number(),
+];
+
+pub(super) async fn inspect(database: &Database, collection: &CollectionName) -> Result<Collection> {
+    let Some(found) = find_collection(database, collection.as_str()).await? else { return Ok(Collection::default()) };
+    let options = found.get_document("options").cloned().unwrap_or_default();
+    let kind = match found.get_str("type") {
+        Ok("view") => Kind::View,
+        Ok("timeseries") => Kind::TimeSeries,
+        _ if matches!(options.get("capped"), Some(Bson::Boolean(true))) => Kind::Capped,
+        _ => Kind::Ordinary,
+    };
+    let indexes = if kind == Kind::Ordinary { list_indexes(database, collection).await? } else { Vec::new() };
+    let default_collation = options
+        .get_document("collation")
+        .is_ok_and(|collation| collation.get_str("locale").is_ok_and(|locale| locale != "simple"));
+    Ok(Collection { kind, uuid: identity(&found), default_collation, indexes })
+}
+
+/// What `listCollections` says of a collection.
+pub(super) async fn find_collection(database: &Database, name: &str) -> Result<Option<Document>> {
+    let list = || Error::backend(format!("listing the collections of {}", database.name()));
+    // Without a filter, which not every backend takes, and as plain documents, which not every backend fills.
+    let command = doc! { "listCollections": 1 };
+    let mut collections = database.run_cursor_command(command).await.map_err(list())?;
+    let mut found = None;
+    while let Some(collection) = collections.try_next().await.map_err(list())? {
+        if collection.get_str("name") == Ok(name) {
+            found = Some(collection);
+        }
+    }
+    Ok(found)
+}
+
+/// The identity that the backend gives a collection.
+pub(super) fn identity(found: &Document) -> Option<Binary> {
+    match found.get_document("info").ok()?.get("uuid")? {
+        Bson::Binary(uuid) => Some(uuid.clone()),
+        _ => None,
+    }
+}
+
+async fn list_indexes(database: &Database, collection: &CollectionName) -> Result<Vec<PhysicalIndex>> {
+    let list = || Error::backend(format!("listing the indexes of {collection}"));
+    let command = doc! { "listIndexes": collection.as_str() };
+    let cursor = match database.run_cursor_command(command).await {
+        Ok(cursor) => cursor,
+        Err(error) if server_code(&error) == Some(Code::NamespaceNotFound.number()) => return Ok(Vec::new()),
+        Err(error) => return Err(list()(error)),
+    };
+    let specs: Vec<Document> = cursor.try_collect().await.map_err(list())?;
+    Ok(specs.iter().filter_map(physical_index).collect())
+}
+
+fn physical_index(spec: &Document) -> Option<PhysicalIndex> {
+    Some(PhysicalIndex {
+        name: spec.get_str("name").ok()?.to_owned(),
+        key: spec.get_document("key").ok()?.clone(),
+        partial_filter: spec.get_document("partialFilterExpression").ok().cloned(),
+        hidden: matches!(spec.get("hidden"), Some(Bson::Boolean(true))),
+        native_ttl: spec.contains_key("expireAfterSeconds"),
+    })
+}
+
+/// Builds the index, without its partial filter where the backend has no partial indexes, and reads back what came of
+/// it: some backends accept the command and build something else, or nothing.
+pub(super) async fn build_index(
+    database: &Database,
+    collection: &CollectionName,
+    wanted: PhysicalIndex,
+) -> Result<PhysicalIndex> {
+    match create(database, collection, &wanted, wanted.partial_filter.as_ref()).await {
+        Err(error)
+            if wanted.partial_filter.is_some()
+                && server_code(&error).is_some_and(|code| !NOT_ABOUT_THE_FILTER.contains(&code)) =>
+        {
+            create(database, collection, &wanted, None).await
+        }
+        other => other,
+    }
+    .map_err(Error::backend(format!("building the supporting index {} on {collection}", wanted.name)))?;
+    let indexes = list_indexes(database, collection).await?;
+    let built = indexes.into_iter().find(|index| index.name == wanted.name && index.key == wanted.key);
+    built.ok_or_else(|| {
+        Refusal::new(
+            Code::CannotCreateIndex,
+            format!(
+                "{collection}: the backend accepted the supporting index {} and did not build it; \
+                 turn the supporting index off",
+                wanted.name
+            ),
+        )
+        .into()
+    })
+}
+
+async fn create(
+    database: &Database,
+    collection: &CollectionName,
+    index: &PhysicalIndex,
+    partial_filter: Option<&Document>,
+) -> mongodb::error::Result<Document> {
+    let mut spec = doc! { "key": &index.key, "name": &index.name };
+    if let Some(filter) = partial_filter {
+        spec.insert("partialFilterExpression", filter);
+    }
+    database.run_command(doc! { "createIndexes": collection.as_str(), "indexes": [spec] }).await
+}
+
+pub(super) async fn drop_index(database: &Database, collection: &CollectionName, name: &str) -> Result<()> {
+    let gone = [Code::NamespaceNotFound.number(), Code::IndexNotFound.number()];
+    match database.run_command(doc! { "dropIndexes": collection.as_str(), "index": name }).await {
+        Err(error) if server_code(&error).is_some_and(|code| gone.contains(&code)) => Ok(()),
+        Err(error) => Err(Error::backend(format!("dropping the index {name} of {collection}"))(error)),
+        Ok(_) => Ok(()),
+    }
+}

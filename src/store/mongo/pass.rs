@@ -1,0 +1,196 @@
+//! One pass on MongoDB: find, and the conditional delete.
+
+use futures_util::{FutureExt, TryStreamExt, future::BoxFuture};
+use mongodb::{
+    Collection, Cursor, Database,
+    bson::{Bson, DateTime, Document, RawDocumentBuf, doc},
+    options::Hint,
+};
+
+use super::{STATEMENT_LIMIT, probe::Extensions};
+use crate::{
+    error::{Error, Result, server_code},
+    expiry::Bounds,
+    store::{Deletion, Found, Pass, Position, Target},
+};
+
+/// The server forgot the cursor, after ten minutes without a call for instance.
+const CURSOR_NOT_FOUND: i32 = 43;
+
+pub(super) struct MongoPass {
+    database: Database,
+    documents: Collection<RawDocumentBuf>,
+    target: Target,
+    extensions: Extensions,
+    /// Without an index to walk there is one cursor for the whole pass: every `find` anew would read the collection
+    /// from its start.
+    cursor: Option<Cursor<RawDocumentBuf>>,
+}
+
+impl MongoPass {
+    pub(super) fn new(database: Database, target: Target, extensions: Extensions) -> Self {
+        let documents = database.collection(target.collection.as_str());
+        Self { database, documents, target, extensions, cursor: None }
+    }
+
+    fn bounds(&self, from: Option<DateTime>, until: DateTime) -> Bounds {
+        Bounds { from, until, demand_type: self.extensions.demand_type }
+    }
+
+    async fn find_next(&mut self, position: &Position, limit: u32) -> Result<Vec<Found>> {
+        let documents = if self.target.index.is_some() {
+            self.query(position, limit).await?.try_collect().await
+        } else {
+            self.next_of_cursor(position, limit).await
+        };
+        let documents: Vec<RawDocumentBuf> = documents.map_err(self.finding())?;
+        documents.iter().map(|document| self.found(document)).collect()
+    }
+
+    fn found(&self, document: &RawDocumentBuf) -> Result<Found> {
+        let id = match document.get("_id") {
+            Ok(Some(id)) => Bson::try_from(id).map_err(|error| error.to_string()),
+            Ok(None) => Err("it has no _id".to_owned()),
+            Err(error) => Err(error.to_string()),
+        };
+        let id = id.map_err(|error| {
+            Error::Unreadable(format!("a document of {} cannot be read: {error}", self.target.collection))
+        })?;
+        Ok(Found { id, dates: self.target.rule.expiring_dates(document) })
+    }
+
+    fn finding(&self) -> impl FnOnce(mongodb::error::Error) -> Error + use<> {
+        Error::backend(format!("finding what is due in {}", self.target.collection))
+    }
+
+    async fn query(&mut self, position: &Position, limit: u32) -> Result<Cursor<RawDocumentBuf>> {
+        let filter = self.target.rule.find_filter(self.bounds(position.from(), self.target.cutoff), &position.except());
+        let mut find = self.documents.find(filter).projection(self.target.rule.projection()).batch_size(limit);
+        // No sort: the index yields its order anyway, and once one document makes the index multikey a sort would read
+        // the whole backlog for every batch.
+        if let Some(index) = &self.target.index {
+            find = find.limit(limit.into());
+            if self.extensions.hint {
+                find = find.hint(Hint::Name(index.name.clone()));
+            }
+        }
+        if self.extensions.max_time {
+            find = find.max_time(STATEMENT_LIMIT);
+        }
+        find.await.map_err(self.finding())
+    }
+
+    async fn next_of_cursor(&mut self, position: &Position, limit: u32) -> mongodb::error::Result<Vec<RawDocumentBuf>> {
+        let mut documents = Vec::new();
+        let mut reopened = false;
+        while documents.len() < limit as usize {
+            if self.cursor.is_none() {
+                self.cursor = Some(match self.query(position, limit).await {
+                    Ok(cursor) => cursor,
+                    Err(Error::Backend { source, .. }) => return Err(source),
+                    Err(other) => return Err(mongodb::error::Error::custom(other.to_string())),
+                });
+            }
+            let Some(cursor) = &mut self.cursor else { break };
+            match cursor.try_next().await {
+                Ok(Some(document)) => documents.push(document),
+                Ok(None) => break,
+                Err(error) if server_code(&error) == Some(CURSOR_NOT_FOUND) && !reopened => {
+                    reopened = true;
+                    documents.clear();
+                    self.cursor = None;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(documents)
+    }
+
+    async fn delete_still_due(&mut self, doomed: &[Found], until: DateTime) -> Result<Deletion> {
+        let ids = doomed.iter().map(|found| found.id.clone()).collect();
+        let mut statement = doc! { "q": self.target.rule.delete_filter(self.bounds(None, until), ids), "limit": 0 };
+        if self.extensions.delete_hint {
+            // By _id the server reads what was asked for, and nothing else, whatever the dates.
+            statement.insert("hint", doc! { "_id": 1 });
+        }
+        let mut command = doc! {
+            "delete": self.target.collection.as_str(),
+            "deletes": [statement],
+            "ordered": true,
+            // A sweep can never outrun replication.
+            "writeConcern": { "w": "majority" },
+        };
+        if self.extensions.max_time {
+            command.insert("maxTimeMS", i64::try_from(STATEMENT_LIMIT.as_millis()).unwrap_or(i64::MAX));
+        }
+        if self.extensions.collection_uuid
+            && let Some(uuid) = &self.target.uuid
+        {
+            command.insert("collectionUUID", uuid.clone());
+        }
+        let failed = || Error::backend(format!("deleting what is due in {}", self.target.collection));
+        let reply = match self.database.run_command(command).await {
+            Ok(reply) => reply,
+            // Even an error the server answered with may follow on some deletions.
+            Err(error) => return Ok(Deletion::Uncertain(failed()(error))),
+        };
+        Ok(judge_reply(&reply, self.target.collection.as_str()))
+    }
+}
+
+/// What a reply to a delete says: a count, unless it reports trouble besides.
+fn judge_reply(reply: &Document, collection: &str) -> Deletion {
+    for (field, meaning) in [
+        ("writeErrors", "some deletions failed"),
+        ("writeConcernError", "the deletions were not acknowledged by a majority"),
+    ] {
+        if let Some(trouble) = reply.get(field) {
+            return Deletion::Uncertain(Error::Backend {
+                action: format!("deleting what is due in {collection}"),
+                source: mongodb::error::Error::custom(format!("{meaning}: {trouble}")),
+            });
+        }
+    }
+    let count = match reply.get("n") {
+        Some(Bson::Int32(n)) => u64::try_from(*n).ok(),
+        Some(Bson::Int64(n)) => u64::try_from(*n).ok(),
+        _ => None,
+    };
+    count.map_or_else(
+        || {
+            Deletion::Uncertain(Error::Unreadable(format!(
+                "the reply to a delete in {collection} has no readable count: {reply}"
+            )))
+        },
+        Deletion::Done,
+    )
+}
+
+impl Pass for MongoPass {
+    fn find<'a>(&'a mut self, position: &'a Position, limit: u32) -> BoxFuture<'a, Result<Vec<Found>>> {
+        self.find_next(position, limit).boxed()
+    }
+
+    fn ordered(&self) -> bool {
+        // Without a hint the server may choose another index, and several shards answer in any order.
+        let ascending = self.target.index.as_ref().is_some_and(|index| {
+            index.key.iter().next().is_some_and(|(_, direction)| {
+                matches!(direction, Bson::Int32(1) | Bson::Int64(1)) || *direction == Bson::Double(1.0)
+            })
+        });
+        ascending && self.extensions.hint && !self.extensions.sharded
+    }
+
+    fn delete<'a>(&'a mut self, doomed: &'a [Found], until: DateTime) -> BoxFuture<'a, Result<Deletion>> {
+        self.delete_still_due(doomed, until).boxed()
+    }
+
+    fn read_again<'a>(&'a mut self, ids: Vec<Bson>) -> BoxFuture<'a, Result<Vec<RawDocumentBuf>>> {
+        async move {
+            let read = || Error::backend(format!("reading documents of {} again", self.target.collection));
+            let find = self.documents.find(doc! { "_id": { "$in": ids } }).projection(self.target.rule.projection());
+            find.await.map_err(read())?.try_collect().await.map_err(read())
+        }
+        .boxed()
+    }
+}

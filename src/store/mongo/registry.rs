@@ -1,0 +1,109 @@
+//! The registry document in MongoDB: read whole, changed by one guarded update.
+
+use mongodb::{
+    Database,
+    bson::{Bson, Document, doc, oid::ObjectId},
+    options::WriteConcern,
+};
+
+use crate::{
+    error::{Error, Result, server_code},
+    store::{Change, MAX_INDEXES},
+};
+
+const COLLECTION: &str = "ttl_index.registry";
+const ID: &str = "registry";
+const DUPLICATE_KEY: i32 = 11000;
+
+fn collection(database: &Database) -> mongodb::Collection<Document> {
+    let options = mongodb::options::CollectionOptions::builder().write_concern(WriteConcern::majority()).build();
+    database.collection_with_options(COLLECTION, options)
+}
+
+fn failed(doing: &str, database: &Database) -> impl FnOnce(mongodb::error::Error) -> Error {
+    Error::backend(format!("{doing} the registry of TTL indexes of {}", database.name()))
+}
+
+pub(super) async fn load(database: &Database) -> Result<Option<Document>> {
+    collection(database).find_one(doc! { "_id": ID }).await.map_err(failed("reading", database))
+}
+
+pub(super) async fn revision(database: &Database) -> Result<Option<i64>> {
+    let registry = collection(database)
+        .find_one(doc! { "_id": ID })
+        .projection(doc! { "revision": 1 })
+        .await
+        .map_err(failed("reading", database))?;
+    registry
+        .map(|registry| match registry.get("revision") {
+            Some(Bson::Int64(revision)) => Ok(*revision),
+            Some(Bson::Int32(revision)) => Ok(i64::from(*revision)),
+            _ => Err(Error::Unreadable("the registry of TTL indexes has no readable revision".to_owned())),
+        })
+        .transpose()
+}
+
+pub(super) async fn change(database: &Database, change: Change) -> Result<bool> {
+    let (guard, update) = guarded(&change);
+    loop {
+        let updated = collection(database).update_one(guard.clone(), update.clone()).await;
+        match updated {
+            Ok(result) if result.matched_count > 0 => return Ok(true),
+            Ok(_) if matches!(change, Change::Add(_)) && load(database).await?.is_none() => make(database).await?,
+            Ok(_) => return Ok(false),
+            // The reply may be what was lost, not the change: its identity tells.
+            Err(error) if server_code(&error).is_none() && is_made(database, &change).await? => return Ok(true),
+            Err(error) => return Err(failed("changing", database)(error)),
+        }
+    }
+}
+
+/// The filter under which the change may be made, and the update that makes it.
+fn guarded(change: &Change) -> (Document, Document) {
+    match change {
+        Change::Add(entry) => {
+            let mut guard = doc! { "_id": ID, "indexes.collection": { "$ne": entry.get("collection") } };
+            guard.insert(format!("indexes.{}", MAX_INDEXES - 1), doc! { "$exists": false });
+            (guard, doc! { "$push": { "indexes": entry }, "$inc": { "revision": 1_i64 } })
+        }
+        Change::Set { entry, fields } => {
+            let fields: Document =
+                fields.iter().map(|(name, value)| (format!("indexes.$.{name}"), value.clone())).collect();
+            (doc! { "_id": ID, "indexes.id": entry }, doc! { "$set": fields, "$inc": { "revision": 1_i64 } })
+        }
+        Change::Remove { entry } => (
+            doc! { "_id": ID, "indexes.id": entry },
+            doc! { "$pull": { "indexes": { "id": entry } }, "$inc": { "revision": 1_i64 } },
+        ),
+    }
+}
+
+/// Makes an empty registry; another process may be quicker.
+async fn make(database: &Database) -> Result<()> {
+    let empty = doc! { "_id": ID, "revision": 0_i64, "indexes": [] };
+    match collection(database).insert_one(empty).await {
+        Ok(_) => Ok(()),
+        Err(error) if server_code(&error) == Some(DUPLICATE_KEY) => Ok(()),
+        // Backends differ in the code: what counts is whether it is there now.
+        Err(error) => match load(database).await? {
+            Some(_) => Ok(()),
+            None => Err(failed("making", database)(error)),
+        },
+    }
+}
+
+async fn is_made(database: &Database, change: &Change) -> Result<bool> {
+    let Some(registry) = load(database).await? else { return Ok(false) };
+    let entries: Vec<&Document> = registry
+        .get_array("indexes")
+        .map(|entries| entries.iter().filter_map(Bson::as_document).collect())
+        .unwrap_or_default();
+    let find = |id: ObjectId| entries.iter().find(|entry| entry.get("id") == Some(&Bson::ObjectId(id)));
+    Ok(match change {
+        Change::Add(entry) => entry.get_object_id("id").is_ok_and(|id| find(id).is_some()),
+        Change::Set { entry, fields } => {
+            find(*entry).is_some_and(|found| fields.iter().all(|(name, value)| found.get(name) == Some(value)))
+        }
+        Change::Remove { entry } => find(*entry).is_none(),
+    })
+}

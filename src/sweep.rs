@@ -1,0 +1,183 @@
+//! One honest pass over one TTL index.
+//!
+//! - [`report`]: how it ended, and its counts;
+//! - [`pass`]: the loop over batches.
+
+mod pass;
+mod report;
+
+pub use report::{Ended, Progress, SweepReport};
+
+use std::{fmt, future::IntoFuture, time::Duration};
+
+use futures_util::{FutureExt, future::BoxFuture};
+use mongodb::bson::DateTime;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    error::{Code, Error, Refusal, Result},
+    namespace::CollectionName,
+    registry::TtlRegistry,
+};
+
+/// The most documents in a batch.
+const MAX_BATCH: u32 = 100_000;
+
+impl TtlRegistry {
+    /// Deletes what is due in one collection: one pass with one cutoff, in batches.
+    ///
+    /// # Guarantees
+    ///
+    /// A document is deleted only if at that instant the earliest date in its TTL field is at or before the cutoff and the
+    /// partial filter matches: one that was renewed, emptied or replaced in between survives. The cutoff comes from the
+    /// database's clock, once for the pass. Documents that cannot be deleted do not hold up those behind them. Not
+    /// transactional, in no promised order.
+    ///
+    /// The pass runs in a task of its own and stops only between batches: dropping the future before it is done lets the
+    /// batch under way finish in the background.
+    ///
+    /// # Errors
+    ///
+    /// Refused if the collection has no TTL index or an option is out of range. What goes wrong once the pass has begun
+    /// is in the report, which ends as [`Ended::Failed`] with the error beside its counts.
+    ///
+    /// ```no_run
+    /// # async fn example(ttl: ttl_index::TtlRegistry) -> Result<(), ttl_index::Error> {
+    /// let report = ttl.sweep("sessions").batch_size(500).max_batches(20).await?;
+    /// if report.ended == ttl_index::Ended::LimitReached {
+    ///     println!("{} deleted, more is due", report.deleted);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn sweep(&self, collection: impl Into<String>) -> Sweep {
+        Sweep { registry: self.clone(), collection: collection.into(), options: Options::default(), stop: None }
+    }
+}
+
+/// One pass; see [`TtlRegistry::sweep`].
+#[must_use = "nothing happens until it is awaited"]
+pub struct Sweep {
+    registry: TtlRegistry,
+    collection: String,
+    options: Options,
+    stop: Option<BoxFuture<'static, ()>>,
+}
+
+struct Options {
+    batch_size: u32,
+    max_batches: Option<u64>,
+    max_time: Option<Duration>,
+    rate: Option<f64>,
+    cutoff: Option<DateTime>,
+    on_batch: Option<Box<dyn FnMut(&Progress) + Send>>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { batch_size: 500, max_batches: None, max_time: None, rate: None, cutoff: None, on_batch: None }
+    }
+}
+
+impl Sweep {
+    /// Documents in a batch, 1 to 100,000; 500 by default.
+    pub fn batch_size(mut self, documents: u32) -> Self {
+        self.options.batch_size = documents;
+        self
+    }
+
+    /// The most batches, at least 1; no limit by default.
+    pub fn max_batches(mut self, batches: u64) -> Self {
+        self.options.max_batches = Some(batches);
+        self
+    }
+
+    /// How long the pass may begin new batches; no limit by default.
+    pub fn max_time(mut self, time: Duration) -> Self {
+        self.options.max_time = Some(time);
+        self
+    }
+
+    /// The most documents a second, above 0; no limit by default.
+    pub fn rate(mut self, documents_per_second: f64) -> Self {
+        self.options.rate = Some(documents_per_second);
+        self
+    }
+
+    /// Only documents with a date at or before this, which must be due already; by default all that are due.
+    pub fn cutoff(mut self, cutoff: DateTime) -> Self {
+        self.options.cutoff = Some(cutoff);
+        self
+    }
+
+    /// Called after every batch; not at all by default.
+    pub fn on_batch(mut self, observer: impl FnMut(&Progress) + Send + 'static) -> Self {
+        self.options.on_batch = Some(Box::new(observer));
+        self
+    }
+
+    /// Stops the pass between two batches once this future is ready; never by default.
+    pub fn stop_when(mut self, signal: impl Future<Output = ()> + Send + 'static) -> Self {
+        self.stop = Some(signal.boxed());
+        self
+    }
+}
+
+impl fmt::Debug for Sweep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sweep").field("collection", &self.collection).finish_non_exhaustive()
+    }
+}
+
+impl Options {
+    fn check(&self) -> Result<(), Refusal> {
+        let refuse = |what: String| Err(Refusal::new(Code::BadValue, what));
+        if !(1..=MAX_BATCH).contains(&self.batch_size) {
+            return refuse(format!("the batch size must be 1 to {MAX_BATCH}, but got {}", self.batch_size));
+        }
+        if self.max_batches == Some(0) {
+            return refuse("the number of batches must be at least 1".to_owned());
+        }
+        if let Some(rate) = self.rate
+            && !(rate.is_finite() && rate > 0.0)
+        {
+            return refuse(format!("the rate must be a number above 0, but got {rate}"));
+        }
+        Ok(())
+    }
+}
+
+impl IntoFuture for Sweep {
+    type Output = Result<SweepReport>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        async move {
+            self.options.check()?;
+            let collection = CollectionName::parse(&self.collection)?;
+            // A task of its own, stopped by a token: a driver call must not be dropped halfway.
+            let stop = CancellationToken::new();
+            let _stop_if_dropped = stop.clone().drop_guard();
+            let pass = pass::run(self.registry, collection, self.options, stop.clone());
+            let mut pass = tokio::spawn(pass);
+            let finished = match self.stop {
+                None => pass.await,
+                Some(signal) => tokio::select! {
+                    finished = &mut pass => finished,
+                    () = signal => {
+                        stop.cancel();
+                        pass.await
+                    }
+                },
+            };
+            match finished {
+                Ok(report) => report,
+                Err(error) => match error.try_into_panic() {
+                    Ok(panic) => std::panic::resume_unwind(panic),
+                    Err(_) => Err(Error::Unreadable("the runtime was shut down in the middle of a pass".to_owned())),
+                },
+            }
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,94 @@
+//! How a pass ended, and what it did.
+
+use std::fmt;
+
+use mongodb::bson::DateTime;
+
+use crate::error::Error;
+
+/// How a pass ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Ended {
+    /// Everything that was due was looked at.
+    Drained,
+    /// A limit on batches or time was reached, and more is due.
+    LimitReached,
+    /// It was asked to stop, or the TTL index was changed or dropped meanwhile.
+    Cancelled,
+    /// Something went wrong.
+    Failed,
+}
+
+impl Ended {
+    /// As in reports: `drained`, `limit_reached`, `cancelled` or `failed`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Ended::Drained => "drained",
+            Ended::LimitReached => "limit_reached",
+            Ended::Cancelled => "cancelled",
+            Ended::Failed => "failed",
+        }
+    }
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What a pass has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// Documents that were due when they were found; each is deleted, changed, uncertain or left.
+    pub found: u64,
+    /// Documents that were deleted.
+    pub deleted: u64,
+    /// Documents that were no longer due, or gone, when they were to be deleted.
+    pub changed: u64,
+    /// Documents that are gone after a delete whose reply was lost: deleted by this pass, most likely.
+    pub uncertain: u64,
+    /// Documents that are still due and could not be deleted.
+    pub left: u64,
+    /// Documents that the backend took for due and the rule does not. They are kept.
+    pub disputed: u64,
+    /// Batches, empty ones left out.
+    pub batches: u64,
+}
+
+/// How a pass went.
+///
+/// `found` is the sum of `deleted`, `changed`, `uncertain` and `left`.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct SweepReport {
+    /// The collection.
+    pub collection: String,
+    /// The name of the TTL index.
+    pub index: String,
+    /// The latest date that was due, fixed once for the pass.
+    pub cutoff: DateTime,
+    /// Documents that were due when they were found; each is deleted, changed, uncertain or left.
+    pub found: u64,
+    /// Documents that were deleted.
+    pub deleted: u64,
+    /// Documents that were no longer due, or gone, when they were to be deleted.
+    pub changed: u64,
+    /// Documents that are gone after a delete whose reply was lost: deleted by this pass, most likely.
+    pub uncertain: u64,
+    /// Documents that are still due and could not be deleted.
+    pub left: u64,
+    /// Documents that the backend took for due and the rule does not. They are kept.
+    pub disputed: u64,
+    /// Batches, empty ones left out.
+    pub batches: u64,
+    /// How it ended.
+    pub ended: Ended,
+    /// When the oldest document expired of those found still due at the end. Exact where the backend walks an index in
+    /// order; elsewhere the oldest that was seen.
+    pub oldest_due: Option<DateTime>,
+    /// What went wrong, or why it was cancelled.
+    pub error: Option<Error>,
+}

@@ -1,0 +1,5 @@
+//! The crate against a real server.
+
+mod mongod_runs;
+mod support;
+mod sweep;
