@@ -67,7 +67,6 @@ fn compare_documents(a: &RawDocument, b: &RawDocument) -> Option<Ordering> {
             (Some(_), None) => return Some(Ordering::Greater),
             (Some(a), Some(b)) => {
                 let ((a_name, a), (b_name, b)) = (a.ok()?, b.ok()?);
-                let (a_name, b_name): (&str, &str) = (a_name.as_ref(), b_name.as_ref());
                 let order = type_order(a).cmp(&type_order(b)).then_with(|| a_name.cmp(b_name));
                 let order = if order.is_ne() { order } else { compare(a, b)? };
                 if order.is_ne() {

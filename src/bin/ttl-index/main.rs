@@ -1,1 +1,3 @@
+//! The program `ttl-index`.
+
 fn main() {}

@@ -332,7 +332,9 @@ fn apply(registry: &mut Document, change: Change) -> Result<bool> {
         return Err(Error::Unreadable("the registry of TTL indexes is not an array".to_owned()));
     };
     let at = |entries: &[Bson], id: ObjectId| {
-        entries.iter().position(|entry| entry.as_document().is_some_and(|e| e.get_object_id("id") == Ok(id)))
+        entries
+            .iter()
+            .position(|entry| entry.as_document().is_some_and(|e| e.get_object_id("id").is_ok_and(|found| found == id)))
     };
     match change {
         Change::Add(entry) => {

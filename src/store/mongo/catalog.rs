@@ -44,7 +44,7 @@ pub(super) async fn find_collection(database: &Database, name: &str) -> Result<O
     let mut collections = database.run_cursor_command(command).await.map_err(list())?;
     let mut found = None;
     while let Some(collection) = collections.try_next().await.map_err(list())? {
-        if collection.get_str("name") == Ok(name) {
+        if collection.get_str("name").is_ok_and(|found| found == name) {
             found = Some(collection);
         }
     }

@@ -66,7 +66,7 @@ async fn probe(database: &Database, scratch: &Collection<Document>, portable_onl
     let hello = database.run_command(doc! { "hello": 1 }).await.map_err(Error::backend("saying hello"))?;
     Ok(Extensions {
         demand_type,
-        sharded: hello.get_str("msg") == Ok("isdbgrid"),
+        sharded: hello.get_str("msg").is_ok_and(|msg| msg == "isdbgrid"),
         hint: scratch.find(doc! { "_id": 1 }).hint(Hint::Name("_id_".to_owned())).await.is_ok(),
         max_time: takes(database, scratch, doc! {}, doc! { "maxTimeMS": 10_000 }).await,
         delete_hint: takes(database, scratch, doc! { "hint": { "_id": 1 } }, doc! {}).await,
