@@ -1,5 +1,6 @@
 //! The crate against a real server.
 
+mod differential;
 mod mongod_runs;
 mod portable;
 mod semantics;
