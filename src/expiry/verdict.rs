@@ -75,7 +75,7 @@ pub enum Reason {
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let hinted = |f: &mut fmt::Formatter<'_>, hint: &Option<&'static str>| match hint {
+        let hinted = |f: &mut fmt::Formatter<'_>, hint: Option<&'static str>| match hint {
             Some(hint) => write!(f, "; {hint}"),
             None => Ok(()),
         };
@@ -84,12 +84,12 @@ impl fmt::Display for Reason {
             Reason::NotYet { field } => write!(f, "the period after the earliest date in \"{field}\" is not over"),
             Reason::Missing { field, hint } => {
                 write!(f, "\"{field}\" is missing; TTL needs a BSON Date")?;
-                hinted(f, hint)
+                hinted(f, *hint)
             }
             Reason::NotADate { field, found } => write!(f, "\"{field}\" is {found}; TTL needs a BSON Date"),
             Reason::ArrayWithoutDate { field, hint } => {
                 write!(f, "\"{field}\" is an array without a BSON Date")?;
-                hinted(f, hint)
+                hinted(f, *hint)
             }
             Reason::PartialFilter { filter } => write!(f, "the partial filter {filter} does not match"),
             Reason::Unreadable { error } => write!(f, "the document cannot be read and is kept: {error}"),
