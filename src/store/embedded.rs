@@ -14,7 +14,11 @@ use mongodb::bson::{DateTime, Document};
 
 use self::{pass::EmbeddedPass, tables::Tables};
 use super::{Change, Collection, Kind, Pass, PhysicalIndex, Store, Target, sealed};
-use crate::{clock::ManualClock, error::Result, namespace::CollectionName};
+use crate::{
+    clock::ManualClock,
+    error::{Error, Result},
+    namespace::CollectionName,
+};
 
 /// A document store in one file, or in memory.
 ///
@@ -154,7 +158,7 @@ fn blocking<T: Send + 'static>(
             Ok(result) => result,
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
-                Err(error) => Err(crate::Error::embedded("running on a thread that may block")(error)),
+                Err(error) => Err(Error::embedded("running on a thread that may block")(error)),
             },
         }
     }
