@@ -19,11 +19,16 @@ pub struct Verdict {
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.due, self.expires_at) {
-            (true, Some(at)) => write!(f, "due since {at}: {}", self.reason),
-            (false, Some(at)) => write!(f, "expires {at}: {}", self.reason),
+            (true, Some(at)) => write!(f, "due since {}: {}", instant(at), self.reason),
+            (false, Some(at)) => write!(f, "expires {}: {}", instant(at), self.reason),
             (_, None) => write!(f, "never expires: {}", self.reason),
         }
     }
+}
+
+/// An instant as people read it; what lies beyond the calendar as its milliseconds.
+pub(crate) fn instant(at: DateTime) -> String {
+    at.try_to_rfc3339_string().unwrap_or_else(|_| format!("{} ms after 1970", at.timestamp_millis()))
 }
 
 /// Why a document is due, is not due yet, or never expires.

@@ -11,7 +11,7 @@ use super::{Ended, Options, Progress, SweepReport};
 use crate::{
     entry::Entry,
     error::{Code, Error, Refusal, Result},
-    expiry::Dates,
+    expiry::{Dates, instant},
     namespace::CollectionName,
     pacing::Bucket,
     registry::{Slot, Snapshot, TtlRegistry, walkable},
@@ -35,7 +35,11 @@ pub(super) async fn run(
     if let (Some(asked), Some(due)) = (options.cutoff, due)
         && asked > due
     {
-        let why = format!("the cutoff {asked} is not past yet: what is due in {collection} has a date up to {due}");
+        let why = format!(
+            "the cutoff {} is too late: what is due in {collection} has a date up to {}",
+            instant(asked),
+            instant(due)
+        );
         return Err(Refusal::new(Code::BadValue, why).into());
     }
     let cutoff = options.cutoff.or(due);
