@@ -16,6 +16,7 @@ use self::{pass::EmbeddedPass, tables::Tables};
 use super::{Change, Collection, Kind, Pass, PhysicalIndex, Store, Target, sealed};
 use crate::{
     clock::ManualClock,
+    entry::Entry,
     error::{Error, Result},
     namespace::CollectionName,
 };
@@ -124,7 +125,10 @@ impl Store for EmbeddedStore {
         blocking(&self.tables, move |tables| {
             let exists = !tables.scan(&name, None, 1, |_, _| true)?.is_empty();
             let kind = if exists { Kind::Ordinary } else { Kind::Missing };
-            Ok(Collection { kind, ..Collection::default() })
+            let registry = tables.registry()?.unwrap_or_default();
+            let entries = tables::understood(&registry).filter(|entry| entry.definition.collection.as_str() == name);
+            let indexes = entries.filter_map(|entry| listing(&entry)).collect();
+            Ok(Collection { kind, indexes, ..Collection::default() })
         })
     }
 
@@ -145,6 +149,18 @@ impl Store for EmbeddedStore {
         let pass: Box<dyn Pass> = Box::new(EmbeddedPass::new(self.tables.clone(), target));
         std::future::ready(Ok(pass)).boxed()
     }
+}
+
+/// The list of an entry's documents by date, told as the index that it serves as.
+fn listing(entry: &Entry) -> Option<PhysicalIndex> {
+    let noted = entry.supporting.as_ref()?;
+    Some(PhysicalIndex {
+        name: noted.name.clone(),
+        key: entry.definition.key(),
+        partial_filter: entry.definition.partial_filter.clone(),
+        hidden: false,
+        native_ttl: false,
+    })
 }
 
 /// Runs `work` where it may block.
