@@ -8,7 +8,7 @@ use super::{
     verdict::{Reason, Verdict},
 };
 use crate::{
-    error::{Refusal, Result},
+    error::{Code, Refusal, Result},
     index::{Definition, ExpireAfter, FieldPath, TtlIndex},
 };
 
@@ -58,11 +58,25 @@ impl Rule {
     }
 
     pub(crate) fn of(definition: &Definition) -> Result<Self, Refusal> {
-        Ok(Self {
+        let rule = Self {
             field: definition.field.clone(),
             expire_after: definition.expire_after,
             partial: definition.partial_filter.clone().map(PartialFilter::parse).transpose()?,
-        })
+        };
+        rule.check_collation(definition.collation)?;
+        Ok(rule)
+    }
+
+    /// Refuses a rule whose filter a collation would understand in another way, if there is a collation.
+    pub(crate) fn check_collation(&self, collation: bool) -> Result<(), Refusal> {
+        if !collation || !self.compares_strings() {
+            return Ok(());
+        }
+        Err(Refusal::new(
+            Code::CannotCreateIndex,
+            "the partial filter compares strings, and a collation would compare them in another way than the rule does; \
+             compare something else, or do without the collation",
+        ))
     }
 
     /// Says whether the document is due at `now`, when it expires, and why.

@@ -1,5 +1,7 @@
 //! The crate against a real server.
 
 mod mongod_runs;
+mod portable;
+mod semantics;
 mod support;
 mod sweep;
