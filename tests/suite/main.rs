@@ -1,6 +1,7 @@
 //! The crate against a real server.
 
 mod mongod_runs;
+mod registry;
 mod reports;
 mod support;
 mod sweep;
