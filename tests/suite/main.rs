@@ -1,5 +1,6 @@
 //! The crate against a real server.
 
+mod creators;
 mod mongod_runs;
 mod registry;
 mod reports;
