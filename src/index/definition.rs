@@ -247,11 +247,13 @@ fn check_field(field: &str) -> Result<(), Refusal> {
     if field.contains('\0') {
         return refuse("the field name contains a NUL character");
     }
-    for part in field.split('.') {
+    for (depth, part) in field.split('.').enumerate() {
         if part.is_empty() {
             return refuse("Index keys cannot contain an empty field");
         }
-        if part.starts_with('$') {
+        // The fields of a DBRef are the only ones that MongoDB lets start so.
+        let of_reference = depth > 0 && ["$ref", "$id", "$db"].contains(&part);
+        if part.starts_with('$') && !of_reference {
             return refuse("Index key contains an illegal field name: field name starts with '$'");
         }
     }
@@ -317,6 +319,8 @@ mod tests {
             (doc! { "key": { "a": 0 }, "expireAfterSeconds": 1 }, CannotCreateIndex),
             (doc! { "key": { "a": true }, "expireAfterSeconds": 1 }, CannotCreateIndex),
             (doc! { "key": { "a..b": 1 }, "expireAfterSeconds": 1 }, CannotCreateIndex),
+            (doc! { "key": { "a.$b": 1 }, "expireAfterSeconds": 1 }, CannotCreateIndex),
+            (doc! { "key": { "$id": 1 }, "expireAfterSeconds": 1 }, CannotCreateIndex),
             (doc! { "key": {}, "expireAfterSeconds": 1 }, CannotCreateIndex),
             (doc! { "key": { "a": 1 } }, CannotCreateIndex),
             (doc! { "key": { "a": 1 }, "expireAfterSeconds": Bson::Null }, CannotCreateIndex),
@@ -332,6 +336,11 @@ mod tests {
         }
         let good = TtlIndex::on("a").expire_after(Duration::ZERO);
         assert_eq!(Definition::parse("system.x", &good).unwrap_err().code(), InvalidNamespace);
+    }
+
+    #[test]
+    fn the_date_may_be_the_id_of_a_reference() {
+        assert_eq!(parse(doc! { "key": { "a.$id": 1 }, "expireAfterSeconds": 1 }).unwrap().field.as_str(), "a.$id");
     }
 
     #[test]

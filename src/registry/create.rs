@@ -178,16 +178,7 @@ fn check_collection(definition: &Definition, rule: &Rule, collection: &Collectio
             ),
         ));
     }
-    if rule.compares_strings() && (definition.collation || collection.default_collation) {
-        return Err(Refusal::new(
-            Code::CannotCreateIndex,
-            format!(
-                "the partial filter compares strings, and a collation would compare them in another way than the rule \
-                 does; compare something else, or use {} without a collation",
-                definition.collection
-            ),
-        ));
-    }
+    rule.check_collation(collection.default_collation)?;
     debug_assert!(matches!(collection.kind, Kind::Missing | Kind::Ordinary));
     Ok(())
 }
