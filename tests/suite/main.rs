@@ -1,8 +1,10 @@
 //! The crate against a real server.
 
+mod cli;
 mod creators;
 mod mongod_runs;
 mod portable;
+mod real_data;
 mod registry;
 mod reports;
 mod semantics;
