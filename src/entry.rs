@@ -83,13 +83,15 @@ impl Entry {
         document
     }
 
-    pub(crate) fn parse(document: &Document) -> Result<Self, Broken> {
-        let broken = |why: String| Broken {
-            id: document.get_object_id("id").ok(),
-            collection: document.get_str("collection").unwrap_or("?").to_owned(),
-            name: document.get_str("name").unwrap_or("?").to_owned(),
-            key: document.get_document("key").cloned().unwrap_or_default(),
-            why,
+    pub(crate) fn parse(document: &Document) -> Result<Self, Box<Broken>> {
+        let broken = |why: String| {
+            Box::new(Broken {
+                id: document.get_object_id("id").ok(),
+                collection: document.get_str("collection").unwrap_or("?").to_owned(),
+                name: document.get_str("name").unwrap_or("?").to_owned(),
+                key: document.get_document("key").cloned().unwrap_or_default(),
+                why,
+            })
         };
         let id = document.get_object_id("id").map_err(|e| broken(format!("it has no identity: {e}")))?;
         let mut spec = Document::new();

@@ -22,4 +22,5 @@ mod verdict;
 pub(crate) use filter::Bounds;
 pub(crate) use rule::Dates;
 pub use rule::Rule;
+pub(crate) use verdict::instant;
 pub use verdict::{Reason, Verdict};

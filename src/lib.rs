@@ -51,3 +51,8 @@ pub use store::embedded::{Documents, EmbeddedCollection, EmbeddedStore};
 pub use store::hooked::{Fault, HookedStore};
 pub use store::{IntoStore, mongo::MongoStore};
 pub use sweep::{Ended, Progress, Sweep, SweepReport};
+
+/// The examples of the README compile.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -118,7 +118,7 @@ pub(crate) trait Pass: Send {
     fn delete<'a>(&'a mut self, doomed: &'a [Found], until: DateTime) -> BoxFuture<'a, Result<Deletion>>;
 
     /// Those of the documents that are still there, as they are now.
-    fn read_again<'a>(&'a mut self, ids: Vec<Bson>) -> BoxFuture<'a, Result<Vec<RawDocumentBuf>>>;
+    fn read_again(&mut self, ids: Vec<Bson>) -> BoxFuture<'_, Result<Vec<RawDocumentBuf>>>;
 }
 
 /// A document that `find` handed over.

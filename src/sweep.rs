@@ -64,13 +64,15 @@ pub struct Sweep {
     stop: Option<BoxFuture<'static, ()>>,
 }
 
+type Observer = Box<dyn FnMut(&Progress) + Send>;
+
 struct Options {
     batch_size: u32,
     max_batches: Option<u64>,
     max_time: Option<Duration>,
     rate: Option<f64>,
     cutoff: Option<DateTime>,
-    on_batch: Option<Box<dyn FnMut(&Progress) + Send>>,
+    on_batch: Option<Observer>,
 }
 
 impl Default for Options {

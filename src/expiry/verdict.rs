@@ -19,11 +19,16 @@ pub struct Verdict {
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.due, self.expires_at) {
-            (true, Some(at)) => write!(f, "due since {at}: {}", self.reason),
-            (false, Some(at)) => write!(f, "expires {at}: {}", self.reason),
+            (true, Some(at)) => write!(f, "due since {}: {}", instant(at), self.reason),
+            (false, Some(at)) => write!(f, "expires {}: {}", instant(at), self.reason),
             (_, None) => write!(f, "never expires: {}", self.reason),
         }
     }
+}
+
+/// An instant as people read it; what lies beyond the calendar as its milliseconds.
+pub(crate) fn instant(at: DateTime) -> String {
+    at.try_to_rfc3339_string().unwrap_or_else(|_| format!("{} ms after 1970", at.timestamp_millis()))
 }
 
 /// Why a document is due, is not due yet, or never expires.
@@ -75,7 +80,7 @@ pub enum Reason {
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let hinted = |f: &mut fmt::Formatter<'_>, hint: &Option<&'static str>| match hint {
+        let hinted = |f: &mut fmt::Formatter<'_>, hint: Option<&'static str>| match hint {
             Some(hint) => write!(f, "; {hint}"),
             None => Ok(()),
         };
@@ -84,12 +89,12 @@ impl fmt::Display for Reason {
             Reason::NotYet { field } => write!(f, "the period after the earliest date in \"{field}\" is not over"),
             Reason::Missing { field, hint } => {
                 write!(f, "\"{field}\" is missing; TTL needs a BSON Date")?;
-                hinted(f, hint)
+                hinted(f, *hint)
             }
             Reason::NotADate { field, found } => write!(f, "\"{field}\" is {found}; TTL needs a BSON Date"),
             Reason::ArrayWithoutDate { field, hint } => {
                 write!(f, "\"{field}\" is an array without a BSON Date")?;
-                hinted(f, hint)
+                hinted(f, *hint)
             }
             Reason::PartialFilter { filter } => write!(f, "the partial filter {filter} does not match"),
             Reason::Unreadable { error } => write!(f, "the document cannot be read and is kept: {error}"),

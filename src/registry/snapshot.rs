@@ -19,8 +19,8 @@ pub(crate) struct Snapshot {
 /// An entry, understood or not.
 #[derive(Debug)]
 pub(crate) enum Slot {
-    Good(Entry),
-    Broken(Broken),
+    Good(Box<Entry>),
+    Broken(Box<Broken>),
 }
 
 impl Snapshot {
@@ -37,7 +37,7 @@ impl Snapshot {
         };
         let entries = document.get_array("indexes").map_err(|_| unreadable("list of indexes"))?;
         let slot = |entry: &Bson| match entry.as_document().map(Entry::parse) {
-            Some(Ok(entry)) => Ok(Slot::Good(entry)),
+            Some(Ok(entry)) => Ok(Slot::Good(Box::new(entry))),
             Some(Err(broken)) => Ok(Slot::Broken(broken)),
             None => Err(unreadable("entry")),
         };

@@ -14,7 +14,12 @@ use mongodb::bson::{DateTime, Document};
 
 use self::{pass::EmbeddedPass, tables::Tables};
 use super::{Change, Collection, Kind, Pass, PhysicalIndex, Store, Target, sealed};
-use crate::{clock::ManualClock, error::Result, namespace::CollectionName};
+use crate::{
+    clock::ManualClock,
+    entry::Entry,
+    error::{Error, Result},
+    namespace::CollectionName,
+};
 
 /// A document store in one file, or in memory.
 ///
@@ -120,7 +125,10 @@ impl Store for EmbeddedStore {
         blocking(&self.tables, move |tables| {
             let exists = !tables.scan(&name, None, 1, |_, _| true)?.is_empty();
             let kind = if exists { Kind::Ordinary } else { Kind::Missing };
-            Ok(Collection { kind, ..Collection::default() })
+            let registry = tables.registry()?.unwrap_or_default();
+            let entries = tables::understood(&registry).filter(|entry| entry.definition.collection.as_str() == name);
+            let indexes = entries.filter_map(|entry| listing(&entry)).collect();
+            Ok(Collection { kind, indexes, ..Collection::default() })
         })
     }
 
@@ -143,6 +151,18 @@ impl Store for EmbeddedStore {
     }
 }
 
+/// The list of an entry's documents by date, told as the index that it serves as.
+fn listing(entry: &Entry) -> Option<PhysicalIndex> {
+    let noted = entry.supporting.as_ref()?;
+    Some(PhysicalIndex {
+        name: noted.name.clone(),
+        key: entry.definition.key(),
+        partial_filter: entry.definition.partial_filter.clone(),
+        hidden: false,
+        native_ttl: false,
+    })
+}
+
 /// Runs `work` where it may block.
 fn blocking<T: Send + 'static>(
     tables: &Arc<Tables>,
@@ -154,7 +174,7 @@ fn blocking<T: Send + 'static>(
             Ok(result) => result,
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
-                Err(error) => Err(crate::Error::embedded("running on a thread that may block")(error)),
+                Err(error) => Err(Error::embedded("running on a thread that may block")(error)),
             },
         }
     }

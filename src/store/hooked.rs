@@ -132,7 +132,7 @@ impl Pass for HookedPass {
         .boxed()
     }
 
-    fn read_again<'a>(&'a mut self, ids: Vec<Bson>) -> BoxFuture<'a, Result<Vec<RawDocumentBuf>>> {
+    fn read_again(&mut self, ids: Vec<Bson>) -> BoxFuture<'_, Result<Vec<RawDocumentBuf>>> {
         self.inner.read_again(ids)
     }
 }

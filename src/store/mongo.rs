@@ -17,6 +17,7 @@ use futures_util::{FutureExt, future::BoxFuture};
 use mongodb::{
     Database,
     bson::{Bson, DateTime, Document, doc},
+    options::{DatabaseOptions, ReadPreference, SelectionCriteria},
 };
 use tokio::sync::OnceCell;
 
@@ -39,7 +40,8 @@ const STATEMENT_LIMIT: Duration = Duration::from_secs(60);
 ///
 /// # Assumptions
 ///
-/// Reads go to the primary, the driver's default. The user may read, write and index the collections, and list them.
+/// The user may read, write and index the collections, and list them. Reads go to the primary, whatever the client
+/// prefers.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -71,8 +73,11 @@ impl MongoStore {
 
 impl sealed::Sealed for MongoStore {
     fn into_store(self) -> sealed::Erased {
+        // Whatever the application prefers for its own reads: a rule read from a lagging secondary may not be in force.
+        let primary = SelectionCriteria::ReadPreference(ReadPreference::Primary);
+        let options = DatabaseOptions::builder().selection_criteria(primary).build();
         sealed::Erased(Arc::new(Mongo {
-            database: self.database,
+            database: self.database.client().database_with_options(self.database.name(), options),
             portable_only: self.portable_only,
             extensions: OnceCell::new(),
         }))

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use mongodb::bson::{Bson, DateTime};
+use mongodb::bson::{Bson, DateTime, doc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
@@ -11,11 +11,11 @@ use super::{Ended, Options, Progress, SweepReport};
 use crate::{
     entry::Entry,
     error::{Code, Error, Refusal, Result},
-    expiry::Dates,
+    expiry::{Dates, instant},
     namespace::CollectionName,
     pacing::Bucket,
     registry::{Slot, Snapshot, TtlRegistry, walkable},
-    store::{Deletion, Found, Kind, Pass, Position, Store, Target},
+    store::{Change, Deletion, Found, Kind, Pass, Position, Store, Target},
 };
 
 /// Looks for the oldest document still due among so many, past those that stay behind.
@@ -35,7 +35,11 @@ pub(super) async fn run(
     if let (Some(asked), Some(due)) = (options.cutoff, due)
         && asked > due
     {
-        let why = format!("the cutoff {asked} is not past yet: what is due in {collection} has a date up to {due}");
+        let why = format!(
+            "the cutoff {} is too late: what is due in {collection} has a date up to {}",
+            instant(asked),
+            instant(due)
+        );
         return Err(Refusal::new(Code::BadValue, why).into());
     }
     let cutoff = options.cutoff.or(due);
@@ -185,6 +189,11 @@ impl<'a> Sweeping<'a> {
                 ),
             )
             .into());
+        }
+        if let (None, Some(uuid)) = (&self.entry.uuid, &collection.uuid) {
+            // The collection appears for the first time: from now on it is the one that is meant.
+            let fields = doc! { "collectionUUID": uuid.clone() };
+            self.store.change_registry(Change::Set { entry: self.entry.id, fields }).await?;
         }
         if self.entry.rule.compares_strings() && collection.default_collation {
             return Err(Refusal::new(

@@ -1,3 +1,68 @@
-//! The program `ttl-index`.
+//! The program `ttl-index`: TTL indexes from the command line.
+//!
+//! | module | concern |
+//! |---|---|
+//! | `args` | what can be typed |
+//! | `time` | durations and instants, in and out |
+//! | `json` | Extended JSON, in and out |
+//! | `target` | which database a URI means, and its documents |
+//! | `indexes`, `explain`, `sweep`, `transfer` | the commands |
+//! | `output` | tables, lines of JSON, progress |
+//! | `failure` | what an error looks like, and which exit code it gives |
 
-fn main() {}
+mod args;
+mod explain;
+mod failure;
+mod indexes;
+mod json;
+mod output;
+mod sweep;
+mod target;
+mod time;
+mod transfer;
+
+use std::{io, process::ExitCode};
+
+use anyhow::Context;
+use clap::Parser;
+use tracing_subscriber::EnvFilter;
+
+use self::args::{Args, Command};
+
+fn main() -> ExitCode {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return failure::unparsed(&error),
+    };
+    log_to_stderr(args.verbose);
+    // Several threads, so that reading a file never holds up the driver's own tasks.
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime");
+    let outcome = runtime.and_then(|runtime| runtime.block_on(run(args)));
+    outcome.unwrap_or_else(|error| failure::report(&error)).into()
+}
+
+/// Carries the command out and returns the exit code.
+async fn run(args: Args) -> anyhow::Result<u8> {
+    let (uri, json) = (args.uri.as_deref(), args.json);
+    match args.command {
+        Command::Create(create) => indexes::create(create, uri, json).await,
+        Command::List { collection } => indexes::list(collection, uri, json).await,
+        Command::Modify { collection, expire_after } => indexes::modify(&collection, expire_after, uri, json).await,
+        Command::Drop { collection, name } => indexes::drop(&collection, name, uri, json).await,
+        Command::Explain(explain) => explain::run(explain, uri, json).await,
+        Command::Sweep(sweep) => sweep::run(sweep, uri, json).await,
+        Command::Import { collection, file } => transfer::import(&collection, &file, uri, json).await,
+        Command::Export { collection, output } => transfer::export(&collection, output, uri, json).await,
+    }
+}
+
+/// `RUST_LOG` decides if it is set.
+fn log_to_stderr(verbose: u8) {
+    let default = match verbose {
+        0 => "warn",
+        1 => "ttl_index=info,warn",
+        _ => "ttl_index=debug,warn",
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(false).init();
+}

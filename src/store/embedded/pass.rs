@@ -94,7 +94,7 @@ impl Pass for EmbeddedPass {
         .boxed()
     }
 
-    fn read_again<'a>(&'a mut self, ids: Vec<Bson>) -> BoxFuture<'a, Result<Vec<RawDocumentBuf>>> {
+    fn read_again(&mut self, ids: Vec<Bson>) -> BoxFuture<'_, Result<Vec<RawDocumentBuf>>> {
         let name = self.target.collection.as_str().to_owned();
         let keys = ids.iter().map(id_key).collect::<Result<Vec<_>, _>>();
         async move {

@@ -315,14 +315,18 @@ impl Writing<'_> {
 
 /// Understands the entries; a broken one lists nothing and deletes nothing.
 fn compile(registry: &Document) -> Rules {
-    let entries = registry.get_array("indexes").map(Vec::as_slice).unwrap_or_default();
-    let understood = entries.iter().filter_map(|entry| Entry::parse(entry.as_document()?).ok());
-    understood
+    understood(registry)
         .map(|entry| {
             let collection = entry.definition.collection.as_str().to_owned();
             (entry.id, CompiledEntry { collection, rule: entry.rule, indexed: entry.definition.supporting_index })
         })
         .collect()
+}
+
+/// The entries that can be understood.
+pub(super) fn understood(registry: &Document) -> impl Iterator<Item = Entry> {
+    let entries = registry.get_array("indexes").map(Vec::as_slice).unwrap_or_default();
+    entries.iter().filter_map(|entry| Entry::parse(entry.as_document()?).ok())
 }
 
 /// The same guards as the updates on MongoDB hold.

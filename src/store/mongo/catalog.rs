@@ -1,10 +1,14 @@
 //! Collections and ordinary indexes, by the commands that every compatible backend has.
 
+use std::time::Duration;
+
 use futures_util::TryStreamExt;
 use mongodb::{
     Database,
     bson::{Binary, Bson, Document, doc},
 };
+use tokio::time::Instant;
+use tracing::debug;
 
 use crate::{
     error::{Code, Error, Refusal, Result, server_code},
@@ -13,12 +17,20 @@ use crate::{
 };
 
 /// Server codes after which trying again without the partial filter would be wrong.
-const NOT_ABOUT_THE_FILTER: [i32; 4] = [
+const NOT_ABOUT_THE_FILTER: [i32; 5] = [
     13, // Unauthorized
+    BUILD_IN_PROGRESS,
     Code::IndexOptionsConflict.number(),
     Code::IndexKeySpecsConflict.number(),
     Code::InvalidNamespace.number(),
 ];
+
+/// The code of backends that build one index at a time on a collection, such as DocumentDB, for any other meanwhile.
+const BUILD_IN_PROGRESS: i32 = 40333;
+
+/// How long a build waits for another one, and the pause between two tries.
+const BUILD_PATIENCE: Duration = Duration::from_secs(600);
+const BUILD_PAUSE: Duration = Duration::from_millis(500);
 
 pub(super) async fn inspect(database: &Database, collection: &CollectionName) -> Result<Collection> {
     let Some(found) = find_collection(database, collection.as_str()).await? else { return Ok(Collection::default()) };
@@ -123,7 +135,17 @@ async fn create(
     if let Some(filter) = partial_filter {
         spec.insert("partialFilterExpression", filter);
     }
-    database.run_command(doc! { "createIndexes": collection.as_str(), "indexes": [spec] }).await
+    let command = doc! { "createIndexes": collection.as_str(), "indexes": [spec] };
+    let began = Instant::now();
+    loop {
+        match database.run_command(command.clone()).await {
+            Err(error) if server_code(&error) == Some(BUILD_IN_PROGRESS) && began.elapsed() < BUILD_PATIENCE => {
+                debug!(%collection, index = index.name, "another index is being built there; trying again");
+                tokio::time::sleep(BUILD_PAUSE).await;
+            }
+            other => return other,
+        }
+    }
 }
 
 pub(super) async fn drop_index(database: &Database, collection: &CollectionName, name: &str) -> Result<()> {

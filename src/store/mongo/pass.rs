@@ -185,7 +185,7 @@ impl Pass for MongoPass {
         self.delete_still_due(doomed, until).boxed()
     }
 
-    fn read_again<'a>(&'a mut self, ids: Vec<Bson>) -> BoxFuture<'a, Result<Vec<RawDocumentBuf>>> {
+    fn read_again(&mut self, ids: Vec<Bson>) -> BoxFuture<'_, Result<Vec<RawDocumentBuf>>> {
         async move {
             let read = || Error::backend(format!("reading documents of {} again", self.target.collection));
             let find = self.documents.find(doc! { "_id": { "$in": ids } }).projection(self.target.rule.projection());

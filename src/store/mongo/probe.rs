@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 
 /// What the backend can do beyond the portable subset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools)] // one answer each, all independent
 pub(super) struct Extensions {
     /// `find` takes a hint.
     pub(super) hint: bool,

@@ -7,6 +7,8 @@ pub(crate) mod fetch;
 pub(crate) mod json;
 pub(crate) mod mongod;
 pub(crate) mod place;
+#[cfg(feature = "cli")]
+pub(crate) mod program;
 mod uri;
 pub(crate) mod wait;
 

@@ -1,0 +1,152 @@
+//! What can be typed.
+
+#![allow(clippy::doc_markdown)] // what stands here is printed as help
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args as Group, Parser, Subcommand};
+use ttl_index::bson::{DateTime, Document};
+
+use super::{json, time};
+
+/// TTL indexes with Firestore's rules and MongoDB's API.
+///
+/// Exit codes: 0 done; 1 failed; 2 usage; 3 refused; 4 `sweep` left due documents behind.
+#[derive(Debug, Parser)]
+#[command(version)]
+pub(crate) struct Args {
+    /// The database: mongodb://…/DB, mongodb+srv://…/DB, embedded:PATH or embedded::memory:
+    // Taken as it is: a complaint of the parser would print it, with the password in it.
+    #[arg(long, env = "TTL_INDEX_URI", hide_env_values = true, global = true, value_name = "URI")]
+    pub(crate) uri: Option<String>,
+
+    /// Print one JSON document a line
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
+    /// Log what is done to stderr; twice for more. `RUST_LOG` overrules it
+    #[arg(short, long, action = clap::ArgAction::Count, global = true)]
+    pub(crate) verbose: u8,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make a TTL index and print it
+    Create(Create),
+    /// Print the TTL indexes
+    List {
+        /// Only that of this collection
+        #[arg(value_name = "COLL")]
+        collection: Option<String>,
+    },
+    /// Change how long after their date documents expire
+    Modify {
+        /// The collection
+        #[arg(value_name = "COLL")]
+        collection: String,
+        /// The new period: 90, 90s, 36h, 30d
+        #[arg(long, value_name = "D", value_parser = time::duration, allow_hyphen_values = true)]
+        expire_after: Duration,
+    },
+    /// Drop a TTL index
+    Drop {
+        /// The collection
+        #[arg(value_name = "COLL")]
+        collection: String,
+        /// Only if it has this name
+        name: Option<String>,
+    },
+    /// Say of documents whether they are due, when they expire, and why
+    Explain(Explain),
+    /// Delete what is due: one bounded pass over each collection
+    Sweep(Sweep),
+    /// Insert documents from JSON Lines, in pages of 200
+    Import {
+        /// The collection
+        #[arg(value_name = "COLL")]
+        collection: String,
+        /// JSON Lines, canonical or relaxed Extended JSON; - is standard input
+        #[arg(value_name = "FILE|-")]
+        file: PathBuf,
+    },
+    /// Write documents as JSON Lines, in canonical Extended JSON
+    Export {
+        /// The collection
+        #[arg(value_name = "COLL")]
+        collection: String,
+        /// Where to; standard output by default
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct Create {
+    /// The collection, which need not exist
+    #[arg(value_name = "COLL")]
+    pub(crate) collection: String,
+    /// The path of the field that holds the date
+    pub(crate) field: String,
+    /// How long after its date a document expires: 90, 90s, 36h, 30d
+    #[arg(long, value_name = "D", value_parser = time::duration, allow_hyphen_values = true, default_value = "0s")]
+    pub(crate) expire_after: Duration,
+    /// Only documents matching this filter expire
+    #[arg(long, value_name = "JSON", value_parser = json::document)]
+    pub(crate) partial_filter: Option<Document>,
+    /// The name; by default the field and its direction
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// Build no ordinary index; every pass then reads the whole collection
+    #[arg(long)]
+    pub(crate) no_supporting_index: bool,
+    /// Change the period if the same index is there with another one
+    #[arg(long)]
+    pub(crate) or_modify: bool,
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct Explain {
+    /// The collection (not with --field), then documents; - reads JSON Lines from standard input
+    #[arg(value_name = "COLL|JSON|-")]
+    pub(crate) words: Vec<String>,
+    /// Judge by a TTL index on this field, without any database
+    #[arg(long, value_name = "F", requires = "expire_after")]
+    pub(crate) field: Option<String>,
+    /// The period of that index: 90, 90s, 36h, 30d
+    #[arg(long, value_name = "D", value_parser = time::duration, allow_hyphen_values = true, requires = "field")]
+    pub(crate) expire_after: Option<Duration>,
+    /// The partial filter of that index
+    #[arg(long, value_name = "JSON", value_parser = json::document, requires = "field")]
+    pub(crate) partial_filter: Option<Document>,
+    /// Judge at this instant, such as 2013-07-01T00:00:00Z; by default the database's now, or the clock's with --field
+    #[arg(long, value_name = "T", value_parser = time::instant)]
+    pub(crate) now: Option<DateTime>,
+    /// How many documents of the collection, if none are given
+    #[arg(long, value_name = "N", default_value_t = 20, conflicts_with = "field")]
+    pub(crate) limit: u32,
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct Sweep {
+    /// The collections; by default all that have a TTL index
+    #[arg(value_name = "COLL")]
+    pub(crate) collections: Vec<String>,
+    /// Documents in a batch; 500 by default
+    #[arg(long, value_name = "N")]
+    pub(crate) batch_size: Option<u32>,
+    /// The most batches
+    #[arg(long, value_name = "N")]
+    pub(crate) max_batches: Option<u64>,
+    /// How long new batches may begin: 90, 90s, 36h, 30d
+    #[arg(long, value_name = "D", value_parser = time::duration, allow_hyphen_values = true)]
+    pub(crate) max_time: Option<Duration>,
+    /// The most documents a second
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) rate: Option<f64>,
+    /// Only documents with a date at or before this instant, such as 2013-07-01T00:00:00Z
+    #[arg(long, value_name = "T", value_parser = time::instant)]
+    pub(crate) cutoff: Option<DateTime>,
+}

@@ -1,0 +1,158 @@
+//! `sweep`.
+
+use anyhow::Context;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use ttl_index::{Ended, SweepReport, TtlRegistry};
+
+use super::{
+    args,
+    failure::{self, DONE, FAILED, LEFT_BEHIND, REFUSED},
+    json, output,
+    target::Target,
+    time,
+};
+
+pub(crate) async fn run(args: args::Sweep, uri: Option<&str>, json: bool) -> anyhow::Result<u8> {
+    let registry = Target::open(uri).await?.registry().await?;
+    let collections = if args.collections.is_empty() {
+        registry.list_indexes().await?.into_iter().map(|index| index.collection).collect()
+    } else {
+        args.collections.clone()
+    };
+    // From here on a signal ends the pass between two batches, and those to come before their first.
+    let stop = stop_on_signal()?;
+    let mut worst = DONE;
+    for collection in &collections {
+        let code = match pass(&registry, collection, &args, stop.clone()).await {
+            Ok(report) => {
+                output::line(if json { report_json(&report).to_string() } else { in_words(&report) })?;
+                outcome(&report)
+            }
+            Err(error) => failure::report(&anyhow::Error::new(error).context(format!("sweeping {collection}"))),
+        };
+        worst = [FAILED, REFUSED, LEFT_BEHIND].into_iter().find(|bad| [worst, code].contains(bad)).unwrap_or(DONE);
+    }
+    Ok(worst)
+}
+
+async fn pass(
+    registry: &TtlRegistry,
+    collection: &str,
+    args: &args::Sweep,
+    stop: CancellationToken,
+) -> ttl_index::Result<SweepReport> {
+    let bar = output::progress(format!("sweeping {collection}"));
+    let shown = bar.clone();
+    let mut sweep = registry
+        .sweep(collection)
+        .stop_when(async move { stop.cancelled().await })
+        .on_batch(move |progress| shown.set_position(progress.deleted));
+    if let Some(documents) = args.batch_size {
+        sweep = sweep.batch_size(documents);
+    }
+    if let Some(batches) = args.max_batches {
+        sweep = sweep.max_batches(batches);
+    }
+    if let Some(time) = args.max_time {
+        sweep = sweep.max_time(time);
+    }
+    if let Some(rate) = args.rate {
+        sweep = sweep.rate(rate);
+    }
+    if let Some(cutoff) = args.cutoff {
+        sweep = sweep.cutoff(cutoff);
+    }
+    let ended = sweep.await;
+    bar.finish_and_clear();
+    ended
+}
+
+/// The exit code of one pass, after saying on stderr what went wrong.
+fn outcome(report: &SweepReport) -> u8 {
+    if let Some(error) = &report.error {
+        failure::print(&format!("sweeping {}: {}", report.collection, failure::chain(error)));
+    }
+    match report.ended {
+        Ended::Failed => FAILED,
+        Ended::Drained if report.oldest_due.is_none() => DONE,
+        _ => LEFT_BEHIND,
+    }
+}
+
+fn report_json(report: &SweepReport) -> Value {
+    let mut line = json!({
+        "collection": report.collection,
+        "index": report.index,
+        "cutoff": json::date(Some(report.cutoff)),
+        "found": report.found,
+        "deleted": report.deleted,
+        "changed": report.changed,
+        "batches": report.batches,
+        "ended": report.ended.as_str(),
+        "oldest_due": json::date(report.oldest_due),
+        "uncertain": report.uncertain,
+        "left": report.left,
+        "disputed": report.disputed,
+    });
+    if let Some(error) = &report.error {
+        line["error"] = json!(failure::chain(error));
+    }
+    line
+}
+
+fn in_words(report: &SweepReport) -> String {
+    let mut parts = vec![format!(
+        "{} ({}): {}; {} of {} due documents deleted in {} batches, with dates up to {}",
+        report.collection,
+        report.index,
+        report.ended.as_str().replace('_', " "),
+        report.deleted,
+        report.found,
+        report.batches,
+        time::show(report.cutoff),
+    )];
+    for (count, what) in [
+        (report.changed, "changed meanwhile"),
+        (report.uncertain, "gone after a lost reply"),
+        (report.left, "could not be deleted"),
+        (report.disputed, "due to the backend but not to the rule, and kept"),
+    ] {
+        if count > 0 {
+            parts.push(format!("{count} {what}"));
+        }
+    }
+    if let Some(oldest) = report.oldest_due {
+        parts.push(format!("the oldest left behind expired {}", time::show(oldest)));
+    }
+    parts.join("; ")
+}
+
+#[cfg(unix)]
+fn stop_on_signal() -> anyhow::Result<CancellationToken> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+    let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
+    let stop = CancellationToken::new();
+    let stopping = stop.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        stopping.cancel();
+    });
+    Ok(stop)
+}
+
+#[cfg(not(unix))]
+fn stop_on_signal() -> anyhow::Result<CancellationToken> {
+    let stop = CancellationToken::new();
+    let stopping = stop.clone();
+    tokio::spawn(async move {
+        if tokio::signal::ctrl_c().await.context("listening for Ctrl-C").is_ok() {
+            stopping.cancel();
+        }
+    });
+    Ok(stop)
+}

@@ -1,0 +1,166 @@
+//! Which database a URI means, and the documents in it.
+
+use anyhow::{Context, bail};
+use futures_util::TryStreamExt;
+use mongodb::{
+    Client, Cursor, Database,
+    error::ErrorKind,
+    options::{ClientOptions, ConnectionString},
+};
+use ttl_index::{
+    Documents, EmbeddedStore, MongoStore, TtlRegistry,
+    bson::{Document, RawDocumentBuf, doc},
+};
+
+use super::failure::Usage;
+
+/// Documents in a page, in and out.
+pub(crate) const PAGE: u32 = 200;
+
+/// A database.
+pub(crate) enum Target {
+    Mongo(Database),
+    Embedded(EmbeddedStore),
+}
+
+/// The documents of a collection, page by page.
+pub(crate) enum Pages {
+    Mongo(Box<Cursor<RawDocumentBuf>>),
+    Embedded(Documents),
+}
+
+/// A page that was not inserted as a whole.
+pub(crate) struct Interrupted {
+    /// How many of its documents certainly were.
+    pub(crate) inserted: usize,
+    pub(crate) error: anyhow::Error,
+}
+
+impl Target {
+    /// Opens an embedded file; of a server nothing is asked yet.
+    pub(crate) async fn open(uri: Option<&str>) -> anyhow::Result<Self> {
+        let uri = uri.unwrap_or_default();
+        match uri.split_once(':') {
+            Some(("embedded", ":memory:")) => Ok(Target::Embedded(EmbeddedStore::in_memory()?)),
+            Some(("embedded", "")) => bail!(Usage("the URI embedded: lacks the path of a file".to_owned())),
+            Some(("embedded", path)) => Ok(Target::Embedded(EmbeddedStore::open(path)?)),
+            Some(("mongodb" | "mongodb+srv", _)) => Ok(Target::Mongo(connect(uri).await?)),
+            None if uri.is_empty() => {
+                bail!(Usage("no database is given; use --uri, or set TTL_INDEX_URI".to_owned()))
+            }
+            // It is not repeated: it may hold a password.
+            _ => bail!(Usage(
+                "a URI is mongodb://…/DB, mongodb+srv://…/DB, embedded:PATH or embedded::memory:".to_owned()
+            )),
+        }
+    }
+
+    pub(crate) async fn registry(&self) -> anyhow::Result<TtlRegistry> {
+        Ok(match self {
+            Target::Mongo(database) => TtlRegistry::open(MongoStore::new(database.clone())).await?,
+            Target::Embedded(store) => TtlRegistry::open(store.clone()).await?,
+        })
+    }
+
+    pub(crate) async fn insert(&self, collection: &str, page: Vec<Document>) -> Result<(), Interrupted> {
+        match self {
+            Target::Mongo(database) => {
+                let inserting = database.collection::<Document>(collection).insert_many(page).await;
+                inserting.map(drop).map_err(|error| {
+                    // In order: what is before the first that failed is there.
+                    let inserted = match error.kind.as_ref() {
+                        ErrorKind::InsertMany(insert) => {
+                            insert.write_errors.iter().flatten().map(|failed| failed.index).min()
+                        }
+                        _ => None,
+                    };
+                    let error = anyhow::Error::new(error).context(format!("inserting into {collection}"));
+                    Interrupted { inserted: inserted.unwrap_or(0), error }
+                })
+            }
+            Target::Embedded(store) => {
+                let inserting = store.collection(collection).insert_many(page).await;
+                inserting.map(drop).map_err(|error| Interrupted { inserted: 0, error: error.into() })
+            }
+        }
+    }
+
+    pub(crate) async fn documents(&self, collection: &str) -> anyhow::Result<Pages> {
+        Ok(match self {
+            Target::Mongo(database) => {
+                let documents = database.collection::<RawDocumentBuf>(collection);
+                let found = documents.find(doc! {}).batch_size(PAGE).await;
+                Pages::Mongo(Box::new(found.with_context(|| format!("reading {collection}"))?))
+            }
+            Target::Embedded(store) => Pages::Embedded(store.collection(collection).documents()),
+        })
+    }
+}
+
+impl Pages {
+    /// At most `size` documents; none at the end.
+    pub(crate) async fn next(&mut self, size: u32) -> anyhow::Result<Vec<RawDocumentBuf>> {
+        match self {
+            Pages::Mongo(cursor) => {
+                let mut page = Vec::new();
+                while page.len() < size as usize {
+                    match cursor.try_next().await.context("reading the next documents")? {
+                        Some(document) => page.push(document),
+                        None => break,
+                    }
+                }
+                Ok(page)
+            }
+            Pages::Embedded(documents) => Ok(documents.next_page(size).await?.unwrap_or_default()),
+        }
+    }
+}
+
+async fn connect(uri: &str) -> anyhow::Result<Database> {
+    // The driver would take the end of such a password for options, its beginning for a host, and name them.
+    if uri.split_once('?').is_some_and(|(_, options)| options.contains('@')) {
+        bail!(Usage(
+            "an @ or a ? within a MongoDB URI's user name, password or options is written %40 or %3F".to_owned()
+        ));
+    }
+    let parsed = ConnectionString::parse(uri).map_err(usage)?;
+    let Some(database) = parsed.default_database.clone() else {
+        bail!(Usage("the MongoDB URI names no database: end it in /DB, as in mongodb://host/DB?options".to_owned()))
+    };
+    let mut options = ClientOptions::parse(parsed).await.map_err(|error| match error.kind.as_ref() {
+        ErrorKind::InvalidArgument { .. } => usage(error),
+        _ => anyhow::Error::new(error).context("understanding the URI"),
+    })?;
+    options.app_name.get_or_insert_with(|| "ttl-index".to_owned());
+    Ok(Client::with_options(options).map_err(usage)?.database(&database))
+}
+
+#[allow(clippy::needless_pass_by_value)] // as map_err hands it over
+fn usage(error: mongodb::error::Error) -> anyhow::Error {
+    Usage(format!("the URI cannot be used: {}", error.kind)).into()
+}
+
+/// What a URI within a text may not be shown with: what stands between `://` and the last `@`.
+pub(crate) fn secret(text: &str) -> Option<&str> {
+    let (_, rest) = text.split_once("://")?;
+    let (secret, _) = rest.rsplit_once('@')?;
+    Some(secret).filter(|secret| !secret.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::secret;
+
+    #[test]
+    fn user_and_password_are_the_secret_of_a_uri() {
+        for (uri, expected) in [
+            ("--uri=mongodb://u:p@h/db", Some("u:p")),
+            ("mongodb+srv://u:p@p/?@h", Some("u:p@p/?")),
+            ("mongodb://@h", None),
+            ("mongodb://h/db", None),
+            ("user@host", None),
+        ] {
+            assert_eq!(secret(uri), expected);
+        }
+    }
+}
