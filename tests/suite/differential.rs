@@ -119,7 +119,7 @@ async fn compare(runner: &mut TestRunner, subjects: Vec<(Subject, BoxedStrategy<
         let trees: Vec<Tree> = (0..share).map(|_| strategy.new_tree(runner).unwrap()).collect();
         let collection = format!("c{number}");
         if bench.prepare(&collection, &subject).await {
-            let inserted = bench.insert(&collection, trees.iter().map(|tree| tree.current()).collect()).await;
+            let inserted = bench.insert(&collection, trees.iter().map(ValueTree::current).collect()).await;
             trials.push((subject, collection, trees, inserted));
         }
     }
@@ -129,7 +129,7 @@ async fn compare(runner: &mut TestRunner, subjects: Vec<(Subject, BoxedStrategy<
     for (subject, collection, mut trees, ids) in trials {
         let left = bench.sweep(&collection).await;
         inserted += ids.len();
-        kept += left.by_server.len();
+        kept += left.server.len();
         if let Some(id) = left.disagreement() {
             panic!("{}", explain(&bench, &subject, trees.swap_remove(usize::try_from(id).unwrap())).await);
         }
@@ -167,9 +167,9 @@ fn verdicts(left: &Left) -> String {
     let verdict = |ids: &BTreeSet<i32>| if ids.is_empty() { "deletes" } else { "keeps" };
     format!(
         "the server's TTL monitor {} it, a sweep of MongoDB {} it, a sweep of the embedded store {} it",
-        verdict(&left.by_server),
-        verdict(&left.by_mongo),
-        verdict(&left.by_embedded)
+        verdict(&left.server),
+        verdict(&left.mongo),
+        verdict(&left.embedded)
     )
 }
 

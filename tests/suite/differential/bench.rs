@@ -37,16 +37,16 @@ impl Subject {
 /// The `_id`s that are left.
 #[derive(Debug)]
 pub(super) struct Left {
-    pub(super) by_server: BTreeSet<i32>,
-    pub(super) by_mongo: BTreeSet<i32>,
-    pub(super) by_embedded: BTreeSet<i32>,
+    pub(super) server: BTreeSet<i32>,
+    pub(super) mongo: BTreeSet<i32>,
+    pub(super) embedded: BTreeSet<i32>,
 }
 
 impl Left {
     /// A document that not all of them keep or delete.
     pub(super) fn disagreement(&self) -> Option<i32> {
-        let by_sweep = self.by_server.symmetric_difference(&self.by_mongo);
-        by_sweep.chain(self.by_server.symmetric_difference(&self.by_embedded)).min().copied()
+        let by_sweep = self.server.symmetric_difference(&self.mongo);
+        by_sweep.chain(self.server.symmetric_difference(&self.embedded)).min().copied()
     }
 }
 
@@ -134,9 +134,9 @@ impl Bench {
             assert_eq!(report.ended, Ended::Drained, "{report:?}");
         }
         Left {
-            by_server: ids(&self.mongo, &native(collection)).await,
-            by_mongo: ids(&self.mongo, collection).await,
-            by_embedded: ids(&self.embedded, collection).await,
+            server: ids(&self.mongo, &native(collection)).await,
+            mongo: ids(&self.mongo, collection).await,
+            embedded: ids(&self.embedded, collection).await,
         }
     }
 
