@@ -93,7 +93,7 @@ impl Recording {
 
     /// Those of this name that concern this collection.
     fn on(&self, name: &str, collection: &str) -> Vec<Document> {
-        let concerns = |command: &Document| command.get_str(name) == Ok(collection);
+        let concerns = |command: &Document| command.get_str(name).ok() == Some(collection);
         self.commands().into_iter().map(|(_, command)| command).filter(concerns).collect()
     }
 }
@@ -168,7 +168,7 @@ fn assert_portable(name: &str, command: &Document) {
     }
     match name {
         "createIndexes" => assert_eq!(command.get_array("indexes").unwrap().len(), 1, "{command}"),
-        "dropIndexes" => assert_ne!(command.get_str("index"), Ok("*"), "{command}"),
+        "dropIndexes" => assert_ne!(command.get_str("index").unwrap(), "*", "{command}"),
         "listCollections" => assert!(!command.contains_key("filter"), "{command}"),
         _ => {}
     }
@@ -211,8 +211,8 @@ async fn what_mongodb_has_beyond_the_subset_is_used() {
             assert!(matches!(delete.get("collectionUUID"), Some(Bson::Binary(_))), "{delete}");
             let statements = delete.get_array("deletes").unwrap();
             for statement in statements {
-                let hint = statement.as_document().unwrap().get_document("hint");
-                assert_eq!(hint, Ok(&doc! { "_id": 1 }), "{delete}");
+                let hint = statement.as_document().unwrap().get_document("hint").ok();
+                assert_eq!(hint, Some(&doc! { "_id": 1 }), "{delete}");
             }
         }
     }
@@ -220,8 +220,8 @@ async fn what_mongodb_has_beyond_the_subset_is_used() {
         let finds = recording.on("find", collection);
         assert!(finds.len() > 1);
         for find in finds {
-            assert_eq!(find.get_str("hint"), Ok("t_1"), "{find}");
-            assert_eq!(find.get_i64("limit"), Ok(40), "{find}");
+            assert_eq!(find.get_str("hint").ok(), Some("t_1"), "{find}");
+            assert_eq!(find.get_i64("limit").ok(), Some(40), "{find}");
             assert!(!find.contains_key("sort"), "{find}");
         }
     }
