@@ -23,8 +23,10 @@ type Hours = BTreeMap<DateTime, u64>;
 fn hours_of_file(file: &Path) -> Hours {
     let mut hours = Hours::new();
     for line in BufReader::new(std::fs::File::open(file).unwrap()).lines() {
-        let flight: Value = serde_json::from_str(&line.unwrap()).unwrap();
-        let hour = flight["time_hour"]["$date"].as_str().unwrap();
+        // Cut out of the text, which is quicker than parsing all of it.
+        let line = line.unwrap();
+        let (_, hour) = line.split_once(r#""time_hour":{"$date":""#).unwrap();
+        let (hour, _) = hour.split_once('"').unwrap();
         *hours.entry(DateTime::parse_rfc3339_str(hour).unwrap()).or_default() += 1;
     }
     assert_eq!(hours.values().sum::<u64>(), FLIGHTS);
