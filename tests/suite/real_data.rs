@@ -90,7 +90,9 @@ async fn the_flights_left_by_a_sweep_of_an_embedded_file_are_those_that_are_not_
     let mut left = Hours::new();
     let mut documents = EmbeddedStore::open(&store).unwrap().collection("flights").documents();
     while let Some(page) = documents.next_page(1000).await.unwrap() {
-        page.iter().for_each(|flight| note(&mut left, flight));
+        for flight in &page {
+            note(&mut left, flight);
+        }
     }
     assert!(left == expected, "{} flights are left, not {}", sum(&left), sum(&expected));
 }
