@@ -3,7 +3,7 @@
 mod definition;
 mod seconds;
 
-pub(crate) use definition::{Definition, FieldPath};
+pub(crate) use definition::{Definition, FieldPath, same_filter};
 pub(crate) use seconds::ExpireAfter;
 
 use std::time::Duration;

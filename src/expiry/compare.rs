@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use mongodb::bson::{RawArray, RawBsonRef, RawDocument};
+use mongodb::bson::{RawArray, RawBinaryRef, RawBsonRef, RawDocument, spec::BinarySubtype};
 
 use crate::number::Number;
 
@@ -42,8 +42,7 @@ pub(crate) fn compare(a: RawBsonRef<'_>, b: RawBsonRef<'_>) -> Option<Ordering> 
         (RawBsonRef::Document(a), RawBsonRef::Document(b)) => compare_documents(a, b),
         (RawBsonRef::Array(a), RawBsonRef::Array(b)) => compare_arrays(a, b),
         (RawBsonRef::Binary(a), RawBsonRef::Binary(b)) => {
-            let key = |x: mongodb::bson::RawBinaryRef<'_>| (x.bytes.len(), u8::from(x.subtype));
-            Some(key(a).cmp(&key(b)).then_with(|| a.bytes.cmp(b.bytes)))
+            Some(binary_order(a).cmp(&binary_order(b)).then_with(|| a.bytes.cmp(b.bytes)))
         }
         (RawBsonRef::ObjectId(a), RawBsonRef::ObjectId(b)) => Some(a.bytes().cmp(&b.bytes())),
         (RawBsonRef::Boolean(a), RawBsonRef::Boolean(b)) => Some(a.cmp(&b)),
@@ -55,6 +54,13 @@ pub(crate) fn compare(a: RawBsonRef<'_>, b: RawBsonRef<'_>) -> Option<Ordering> 
         ) => Some(Ordering::Equal),
         _ => Some(Number::from_raw(a)?.compare(&Number::from_raw(b)?)),
     }
+}
+
+/// What counts before the bytes: the length as stored, then the subtype.
+fn binary_order(value: RawBinaryRef<'_>) -> (usize, u8) {
+    // The old subtype stores its length a second time, within what is counted.
+    let inner_length = if value.subtype == BinarySubtype::BinaryOld { 4 } else { 0 };
+    (value.bytes.len() + inner_length, value.subtype.into())
 }
 
 /// Field by field in their order: first the type, then the name, then the value.
@@ -89,6 +95,31 @@ fn compare_arrays(a: &RawArray, b: &RawArray) -> Option<Ordering> {
                 if order.is_ne() {
                     return Some(order);
                 }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mongodb::bson::{Binary, Bson, RawBson};
+
+    use super::*;
+
+    #[test]
+    fn binary_data_is_ordered_by_its_stored_length_first() {
+        let binary =
+            |subtype, bytes: &[u8]| RawBson::try_from(Bson::Binary(Binary { subtype, bytes: bytes.to_vec() })).unwrap();
+        let ascending = [
+            binary(BinarySubtype::Generic, &[9]),
+            binary(BinarySubtype::Generic, &[1, 2]),
+            binary(BinarySubtype::Uuid, &[1, 2]),
+            binary(BinarySubtype::BinaryOld, &[1]),
+            binary(BinarySubtype::Generic, &[0; 6]),
+        ];
+        for (i, a) in ascending.iter().enumerate() {
+            for (j, b) in ascending.iter().enumerate() {
+                assert_eq!(compare(a.as_raw_bson_ref(), b.as_raw_bson_ref()), Some(i.cmp(&j)), "{a:?} {b:?}");
             }
         }
     }

@@ -51,7 +51,10 @@ enum Operator {
     GreaterOrEqual,
 }
 
-/// How deep conditions, and the values they compare with, may be nested.
+/// How many levels of conditions there may be; MongoDB's `internalPartialFilterExpressionMaxDepth`.
+const MAX_LEVELS: usize = 4;
+
+/// How deep the values that conditions compare with may be nested.
 const MAX_DEPTH: usize = 64;
 
 impl PartialFilter {
@@ -174,44 +177,54 @@ fn unsupported(what: &str) -> Refusal {
     )
 }
 
-fn parse_conditions(filter: &Document, depth: usize) -> Result<Condition, Refusal> {
-    if depth > MAX_DEPTH {
-        return Err(unsupported("conditions nested too deeply"));
-    }
+fn parse_conditions(filter: &Document, level: usize) -> Result<Condition, Refusal> {
+    // Several conditions side by side are an `$and` of their own.
+    let count: usize = filter.values().map(|value| operators(value).map_or(1, Document::len)).sum();
+    let level = level + usize::from(count > 1);
     let mut all = Vec::new();
     for (key, value) in filter {
         match (key.as_str(), value) {
-            ("$and", value) => all.push(Condition::All(parse_list("$and", value, depth)?)),
-            ("$or", value) => all.push(Condition::Any(parse_list("$or", value, depth)?)),
+            ("$and", value) => all.push(Condition::All(parse_list("$and", value, level)?)),
+            ("$or", value) => all.push(Condition::Any(parse_list("$or", value, level)?)),
             ("$expr", _) => {
                 return Err(Refusal::new(Code::QueryFeatureNotAllowed, "$expr is not allowed in a partial filter"));
             }
             (operator, _) if operator.starts_with('$') => return Err(unsupported(operator)),
-            (path, value) => parse_field(&FieldPath::new(path), value, &mut all)?,
+            (path, value) => parse_field(&FieldPath::new(path), value, level, &mut all)?,
         }
     }
     Ok(Condition::All(all))
 }
 
-fn parse_list(operator: &str, value: &Bson, depth: usize) -> Result<Vec<Condition>, Refusal> {
+fn check_level(level: usize) -> Result<(), Refusal> {
+    if level < MAX_LEVELS {
+        return Ok(());
+    }
+    let message = format!("partialFilterExpression depth may not exceed {MAX_LEVELS}");
+    Err(Refusal::new(Code::CannotCreateIndex, message))
+}
+
+fn parse_list(operator: &str, value: &Bson, level: usize) -> Result<Vec<Condition>, Refusal> {
     let bad = || Refusal::new(Code::BadValue, format!("{operator} must be a nonempty array of conditions"));
     let Bson::Array(list) = value else { return Err(bad()) };
     if list.is_empty() {
         return Err(bad());
     }
-    list.iter().map(|item| parse_conditions(item.as_document().ok_or_else(bad)?, depth + 1)).collect()
+    check_level(level + 1)?;
+    list.iter().map(|item| parse_conditions(item.as_document().ok_or_else(bad)?, level + 1)).collect()
 }
 
-fn parse_field(path: &FieldPath, value: &Bson, all: &mut Vec<Condition>) -> Result<(), Refusal> {
-    let is_operators = |d: &Document| d.keys().next().is_some_and(|first| first.starts_with('$'));
-    let Bson::Document(operators) = value else {
+/// The document, if it holds operators and is not a value to be equal to.
+fn operators(value: &Bson) -> Option<&Document> {
+    value.as_document().filter(|document| document.keys().next().is_some_and(|first| first.starts_with('$')))
+}
+
+fn parse_field(path: &FieldPath, value: &Bson, level: usize, all: &mut Vec<Condition>) -> Result<(), Refusal> {
+    check_level(level)?;
+    let Some(operators) = operators(value) else {
         all.push(Condition::At(path.clone(), equal(value)?));
         return Ok(());
     };
-    if !is_operators(operators) {
-        all.push(Condition::At(path.clone(), equal(value)?));
-        return Ok(());
-    }
     for (operator, value) in operators {
         let at = |test| Condition::At(path.clone(), test);
         let condition = match operator.as_str() {
@@ -223,7 +236,10 @@ fn parse_field(path: &FieldPath, value: &Bson, all: &mut Vec<Condition>) -> Resu
             "$exists" => at(parse_exists(value)?),
             "$type" => at(Test::HasType(types::parse(value)?)),
             "$in" => Condition::Any(parse_values("$in", value)?.into_iter().map(at).collect()),
-            "$all" => Condition::All(parse_values("$all", value)?.into_iter().map(at).collect()),
+            "$all" => {
+                check_level(level + 1)?;
+                Condition::All(parse_values("$all", value)?.into_iter().map(at).collect())
+            }
             other => return Err(unsupported(other)),
         };
         all.push(condition);
@@ -268,9 +284,7 @@ fn parse_values(operator: &str, value: &Bson) -> Result<Vec<Test>, Refusal> {
     if values.is_empty() {
         return Err(Refusal::new(Code::BadValue, format!("an empty {operator} matches no document; give it values")));
     }
-    let operators =
-        |v: &&Bson| v.as_document().is_some_and(|d| d.keys().next().is_some_and(|first| first.starts_with('$')));
-    if values.iter().any(|value| operators(&value)) {
+    if values.iter().any(|value| operators(value).is_some()) {
         return Err(unsupported(&format!("an operator within {operator}")));
     }
     values.iter().map(equal).collect()
@@ -354,10 +368,17 @@ mod tests {
             (doc! { "a": { "$type": "dat" } }, Code::BadValue),
             (doc! { "a": { "$type": ["date", "dat"] } }, Code::BadValue),
             (doc! { "a": { "$gt": 1, "b": 1 } }, Code::CannotCreateIndex),
+            (doc! { "$or": [{ "$or": [{ "a": 1, "b": { "$all": [1] } }] }] }, Code::CannotCreateIndex),
         ] {
             let text = filter.to_string();
             assert_eq!(PartialFilter::parse(filter).unwrap_err().code(), code, "{text}");
         }
+    }
+
+    #[test]
+    fn conditions_are_nested_as_deeply_as_mongodb_allows() {
+        assert!(matches(doc! { "$or": [{ "$or": [{ "a": 1, "b": { "$gte": 1 } }] }] }, &doc! { "a": 1, "b": 1 }));
+        assert!(matches(doc! { "$and": [{ "$and": [{ "$and": [{ "a": 1 }] }] }] }, &doc! { "a": 1 }));
     }
 
     #[test]

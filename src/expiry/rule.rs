@@ -1,6 +1,6 @@
 //! A definition, understood: what it says of a document.
 
-use mongodb::bson::{DateTime, RawBsonRef, RawDocument};
+use mongodb::bson::{DateTime, Document, RawBsonRef, RawDocument};
 
 use super::{
     partial::PartialFilter,
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     error::{Code, Refusal, Result},
-    index::{Definition, ExpireAfter, FieldPath, TtlIndex},
+    index::{Definition, ExpireAfter, FieldPath, TtlIndex, same_filter},
 };
 
 /// What a TTL index means: judges a document at an instant, without any database.
@@ -113,8 +113,11 @@ impl Rule {
 
     /// Whether both rules give the same verdict on every document.
     pub(crate) fn same_as(&self, other: &Rule) -> bool {
-        let source = |rule: &Rule| rule.partial.as_ref().map(|partial| partial.source().clone());
-        self.field == other.field && self.expire_after == other.expire_after && source(self) == source(other)
+        fn source(rule: &Rule) -> Option<&Document> {
+            rule.partial.as_ref().map(PartialFilter::source)
+        }
+        let same = self.field == other.field && self.expire_after == other.expire_after;
+        same && same_filter(source(self), source(other))
     }
 
     pub(crate) fn field(&self) -> &FieldPath {
@@ -227,7 +230,7 @@ fn in_words(value: RawBsonRef<'_>) -> &'static str {
 mod tests {
     use std::time::Duration;
 
-    use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
+    use mongodb::bson::{Bson, RawDocumentBuf, doc};
 
     use super::*;
 

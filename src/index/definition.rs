@@ -47,6 +47,19 @@ pub(crate) struct Definition {
     pub(crate) supporting_index: bool,
 }
 
+/// Whether two partial filters are the same as written.
+///
+/// A NaN is the same as itself here, or a filter that holds one would never be recognised again.
+pub(crate) fn same_filter(a: Option<&Document>, b: Option<&Document>) -> bool {
+    a == b || a.zip(b).is_some_and(|(a, b)| matches!((to_vec(a), to_vec(b)), (Some(a), Some(b)) if a == b))
+}
+
+fn to_vec(document: &Document) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    document.to_writer(&mut bytes).ok()?;
+    Some(bytes)
+}
+
 /// Options that `createIndexes` knows and that do not change what expires.
 const WITHOUT_EFFECT: [&str; 5] = ["v", "sparse", "hidden", "background", "storageEngine"];
 
@@ -336,6 +349,15 @@ mod tests {
         }
         let good = TtlIndex::on("a").expire_after(Duration::ZERO);
         assert_eq!(Definition::parse("system.x", &good).unwrap_err().code(), InvalidNamespace);
+    }
+
+    #[test]
+    fn a_filter_with_a_nan_is_the_same_as_itself() {
+        let (nan, one) = (doc! { "a": { "$in": [f64::NAN] } }, doc! { "a": 1 });
+        assert!(same_filter(Some(&nan), Some(&nan.clone())));
+        assert!(same_filter(None, None));
+        assert!(!same_filter(Some(&nan), Some(&one)));
+        assert!(!same_filter(Some(&nan), None));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::{
     entry::{Entry, IndexState},
     error::{Code, Refusal, Result},
     expiry::Rule,
-    index::{Definition, TtlIndex},
+    index::{Definition, TtlIndex, same_filter},
     store::{Change, Collection, Kind, MAX_INDEXES, Store},
 };
 
@@ -204,7 +204,7 @@ enum Relation {
 fn compare(existing: &Definition, wanted: &Definition) -> Relation {
     let same_index = existing.field == wanted.field
         && existing.direction == wanted.direction
-        && existing.partial_filter == wanted.partial_filter;
+        && same_filter(existing.partial_filter.as_ref(), wanted.partial_filter.as_ref());
     match (same_index, existing.name == wanted.name) {
         (true, true) if existing.expire_after != wanted.expire_after => Relation::OtherPeriod,
         (true, true) if existing.supporting_index != wanted.supporting_index => Relation::OtherSupport,

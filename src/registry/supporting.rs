@@ -5,7 +5,7 @@ use mongodb::bson::Bson;
 use crate::{
     entry::SupportingIndex,
     error::{Code, Refusal},
-    index::Definition,
+    index::{Definition, same_filter},
     store::{Collection, PhysicalIndex},
 };
 
@@ -45,12 +45,12 @@ pub(super) fn plan(
     {
         return Ok(Plan::Reuse(noted.clone()));
     }
-    let same_filter = |index: &&PhysicalIndex| index.partial_filter == definition.partial_filter;
-    if let Some(index) = collection.indexes.iter().filter(same_filter).find(|index| walkable(definition, index)) {
+    let same = |index: &&PhysicalIndex| lists_same(definition, index);
+    if let Some(index) = collection.indexes.iter().filter(same).find(|index| walkable(definition, index)) {
         return Ok(Plan::Reuse(SupportingIndex { name: index.name.clone(), created: false }));
     }
     if let Some(hidden) =
-        collection.indexes.iter().filter(same_filter).find(|index| index.hidden && on_field(definition, index))
+        collection.indexes.iter().filter(same).find(|index| index.hidden && on_field(definition, index))
     {
         return Err(Refusal::new(
             Code::IndexOptionsConflict,
@@ -83,8 +83,12 @@ pub(super) fn plan(
 
 /// Whether an index lists every document that the TTL index may delete.
 pub(crate) fn walkable(definition: &Definition, index: &PhysicalIndex) -> bool {
-    let lists_all = index.partial_filter.is_none() || index.partial_filter == definition.partial_filter;
+    let lists_all = index.partial_filter.is_none() || lists_same(definition, index);
     on_field(definition, index) && !index.hidden && lists_all
+}
+
+fn lists_same(definition: &Definition, index: &PhysicalIndex) -> bool {
+    same_filter(definition.partial_filter.as_ref(), index.partial_filter.as_ref())
 }
 
 fn on_field(definition: &Definition, index: &PhysicalIndex) -> bool {

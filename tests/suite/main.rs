@@ -2,6 +2,7 @@
 
 mod cli;
 mod creators;
+mod differential;
 mod mongod_runs;
 mod portable;
 mod real_data;
