@@ -39,6 +39,16 @@ fn expired(count: usize) -> String {
 }
 
 #[test]
+fn a_mistyped_path_is_not_taken_for_an_empty_store() {
+    let directory = tempfile::tempdir().unwrap();
+    let missing = directory.path().join("mistyped");
+    for command in [&["list"][..], &["sweep"], &["export", "c"], &["explain", "c"], &["drop", "c"]] {
+        Program::embedded(&missing).run(command).failed(1, "does not exist");
+        assert!(!missing.exists());
+    }
+}
+
+#[test]
 fn what_was_mistyped_is_a_usage_error() {
     let alone = Program::alone();
     alone.run(&["list"]).failed(2, "TTL_INDEX_URI");

@@ -23,8 +23,10 @@ type Hours = BTreeMap<DateTime, u64>;
 fn hours_of_file(file: &Path) -> Hours {
     let mut hours = Hours::new();
     for line in BufReader::new(std::fs::File::open(file).unwrap()).lines() {
-        let flight: Value = serde_json::from_str(&line.unwrap()).unwrap();
-        let hour = flight["time_hour"]["$date"].as_str().unwrap();
+        // Cut out of the text, which is quicker than parsing all of it.
+        let line = line.unwrap();
+        let (_, hour) = line.split_once(r#""time_hour":{"$date":""#).unwrap();
+        let (hour, _) = hour.split_once('"').unwrap();
         *hours.entry(DateTime::parse_rfc3339_str(hour).unwrap()).or_default() += 1;
     }
     assert_eq!(hours.values().sum::<u64>(), FLIGHTS);
@@ -88,7 +90,9 @@ async fn the_flights_left_by_a_sweep_of_an_embedded_file_are_those_that_are_not_
     let mut left = Hours::new();
     let mut documents = EmbeddedStore::open(&store).unwrap().collection("flights").documents();
     while let Some(page) = documents.next_page(1000).await.unwrap() {
-        page.iter().for_each(|flight| note(&mut left, flight));
+        for flight in &page {
+            note(&mut left, flight);
+        }
     }
     assert!(left == expected, "{} flights are left, not {}", sum(&left), sum(&expected));
 }

@@ -8,7 +8,7 @@ use ttl_index::TtlIndex;
 use super::{args::Create, failure::DONE, output, target::Target};
 
 pub(crate) async fn create(args: Create, uri: Option<&str>, json: bool) -> anyhow::Result<u8> {
-    let registry = Target::open(uri).await?.registry().await?;
+    let registry = Target::open_or_make(uri).await?.registry().await?;
     let mut index =
         TtlIndex::on(args.field).expire_after(args.expire_after).supporting_index(!args.no_supporting_index);
     if let Some(filter) = args.partial_filter {

@@ -37,7 +37,13 @@ fn main() -> ExitCode {
     log_to_stderr(args.verbose);
     // Several threads, so that reading a file never holds up the driver's own tasks.
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime");
-    let outcome = runtime.and_then(|runtime| runtime.block_on(run(args)));
+    let outcome = runtime.and_then(|runtime| {
+        let outcome = runtime.block_on(run(args));
+        // Left to the end of the process: a driver's client that was dropped says goodbye on the runtime, and panics if
+        // that is shut down under it.
+        std::mem::forget(runtime);
+        outcome
+    });
     outcome.unwrap_or_else(|error| failure::report(&error)).into()
 }
 

@@ -1,5 +1,7 @@
 //! Which database a URI means, and the documents in it.
 
+use std::path::Path;
+
 use anyhow::{Context, bail};
 use futures_util::TryStreamExt;
 use mongodb::{
@@ -37,8 +39,21 @@ pub(crate) struct Interrupted {
 }
 
 impl Target {
-    /// Opens an embedded file; of a server nothing is asked yet.
+    /// Opens an embedded file that must be there, so that a mistyped path is not taken for an empty store; of a server
+    /// nothing is asked yet.
     pub(crate) async fn open(uri: Option<&str>) -> anyhow::Result<Self> {
+        if let Some(path) = uri.and_then(|uri| uri.strip_prefix("embedded:"))
+            && path != ":memory:"
+            && !path.is_empty()
+            && !Path::new(path).exists()
+        {
+            bail!("{path} does not exist; `create` and `import` make an embedded store");
+        }
+        Self::open_or_make(uri).await
+    }
+
+    /// Opens an embedded file, or makes it.
+    pub(crate) async fn open_or_make(uri: Option<&str>) -> anyhow::Result<Self> {
         let uri = uri.unwrap_or_default();
         match uri.split_once(':') {
             Some(("embedded", ":memory:")) => Ok(Target::Embedded(EmbeddedStore::in_memory()?)),

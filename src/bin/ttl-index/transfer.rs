@@ -23,7 +23,7 @@ pub(crate) async fn import(collection: &str, file: &Path, uri: Option<&str>, jso
         bail!(Usage(format!("{collection} holds this program's own data")));
     }
     let mut lines = Lines::open(file)?;
-    let target = Target::open(uri).await?;
+    let target = Target::open_or_make(uri).await?;
     let bar = output::progress(format!("importing into {collection}"));
     let mut imported = 0;
     let outcome = copy_in(&target, collection, &mut lines, &mut imported, |done| bar.set_position(done)).await;

@@ -49,10 +49,11 @@ pub(super) struct CompiledEntry {
 }
 
 /// A transaction that writes, with the rules it must keep the `due` rows by.
-pub(super) struct Writing<'a> {
+pub(super) struct Writing {
     transaction: WriteTransaction,
     rules: Arc<Rules>,
-    tables: &'a Tables,
+    /// The revision of the registry that these are the rules of.
+    revision: i64,
 }
 
 fn failed<E: Into<Box<dyn std::error::Error + Send + Sync>>>(action: &'static str) -> impl FnOnce(E) -> Error {
@@ -169,34 +170,35 @@ impl Tables {
     }
 
     /// Runs `work` in one durable transaction; an error leaves everything as it was.
-    pub(super) fn write<T>(&self, work: impl FnOnce(&mut Writing<'_>) -> Result<T>) -> Result<T> {
+    pub(super) fn write<T>(&self, work: impl FnOnce(&mut Writing) -> Result<T>) -> Result<T> {
         let transaction = self.database.begin_write().map_err(failed(WRITING))?;
-        let rules = self.rules_in(&transaction)?;
-        let mut writing = Writing { transaction, rules, tables: self };
+        let (revision, rules) = self.rules_in(&transaction)?;
+        let mut writing = Writing { transaction, rules, revision };
         let result = work(&mut writing)?;
+        // The cache holds what is committed. One transaction writes at a time, so nothing newer can be in it.
+        let mut cached = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        *cached = None;
         writing.transaction.commit().map_err(failed(WRITING))?;
+        *cached = Some((writing.revision, writing.rules));
         Ok(result)
     }
 
     /// The rules that a transaction sees; understood anew only when the revision has changed.
-    fn rules_in(&self, transaction: &WriteTransaction) -> Result<Arc<Rules>> {
+    fn rules_in(&self, transaction: &WriteTransaction) -> Result<(i64, Arc<Rules>)> {
         let meta = transaction.open_table(META).map_err(failed(READING))?;
         let revision = read_revision(&meta)?.unwrap_or(-1);
-        let mut cached = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((of, rules)) = &*cached
+        if let Some((of, rules)) = &*self.rules.lock().unwrap_or_else(PoisonError::into_inner)
             && *of == revision
         {
-            return Ok(rules.clone());
+            return Ok((revision, rules.clone()));
         }
         let registry = meta.get("registry").map_err(failed(READING))?;
         let registry = registry.map(|bytes| parse_document(bytes.value())).transpose()?.unwrap_or_default();
-        let rules = Arc::new(compile(&registry));
-        *cached = Some((revision, rules.clone()));
-        Ok(rules)
+        Ok((revision, Arc::new(compile(&registry))))
     }
 }
 
-impl Writing<'_> {
+impl Writing {
     pub(super) fn rules(&self) -> &Rules {
         &self.rules
     }
@@ -255,8 +257,7 @@ impl Writing<'_> {
         meta.insert("revision", revision.to_le_bytes().as_slice()).map_err(failed(WRITING))?;
         drop(meta);
         let before = std::mem::replace(&mut self.rules, Arc::new(compile(&registry)));
-        // The cache holds what is committed; this is not, yet.
-        *self.tables.rules.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.revision = revision;
         let rules = self.rules.clone();
         let indexed = |rules: &Rules, id: &ObjectId| rules.get(id).is_some_and(|entry| entry.indexed);
         for id in before.keys().filter(|id| indexed(&before, id) && !indexed(&rules, id)) {

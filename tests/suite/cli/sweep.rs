@@ -77,7 +77,7 @@ async fn the_options_bound_a_pass() {
         let reports = program.json(&["sweep", "c", "--cutoff", "2012-12-31T23:59:59.999Z"]);
         assert_eq!((&reports[0]["found"], &reports[0]["ended"]), (&json!(0), &json!("drained")));
         assert_eq!(reports[0]["cutoff"], json!({ "$date": "2012-12-31T23:59:59.999Z" }));
-        program.run(&["sweep", "c", "--cutoff", "9000-01-01T00:00:00Z"]).failed(3, "is not past yet");
+        program.run(&["sweep", "c", "--cutoff", "9000-01-01T00:00:00Z"]).failed(3, "is too late");
         let reports = program.json(&["sweep", "c", "--cutoff", r#"{"$date":"2013-01-01T00:00:00Z"}"#]);
         assert_eq!(reports[0]["deleted"], json!(50));
     }
