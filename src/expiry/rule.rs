@@ -1,6 +1,6 @@
 //! A definition, understood: what it says of a document.
 
-use mongodb::bson::{DateTime, RawBsonRef, RawDocument};
+use mongodb::bson::{DateTime, RawBsonRef, RawDocument, RawDocumentBuf};
 
 use super::{
     partial::PartialFilter,
@@ -113,7 +113,8 @@ impl Rule {
 
     /// Whether both rules give the same verdict on every document.
     pub(crate) fn same_as(&self, other: &Rule) -> bool {
-        let source = |rule: &Rule| rule.partial.as_ref().map(|partial| partial.source().clone());
+        // As bytes: a filter with NaN in it would not equal itself.
+        let source = |rule: &Rule| rule.partial.as_ref().map(|partial| RawDocumentBuf::try_from(partial.source()).ok());
         self.field == other.field && self.expire_after == other.expire_after && source(self) == source(other)
     }
 
