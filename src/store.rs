@@ -113,6 +113,12 @@ pub(crate) trait Pass: Send {
     /// Whether `find` hands documents over in the order of their dates, so that a position can move on.
     fn ordered(&self) -> bool;
 
+    /// Gives up walking an index, if the error says that it cannot be walked; then everything is read instead.
+    fn without_index(&mut self, after: &crate::error::Error) -> bool {
+        let _ = after;
+        false
+    }
+
     /// Deletes those of `doomed` that are *still* due, with a date no later than `until`; the check and the deletion are
     /// one atomic step for each document.
     fn delete<'a>(&'a mut self, doomed: &'a [Found], until: DateTime) -> BoxFuture<'a, Result<Deletion>>;
@@ -129,11 +135,21 @@ pub(crate) struct Found {
     pub(crate) dates: Option<Dates>,
 }
 
+/// An `_id` as bytes, to tell documents apart by: in print different ones look alike, and NaN does not equal itself.
+pub(crate) fn id_bytes(id: &Bson) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    // Writing to memory fails for no value that was read from a document.
+    let _ = mongodb::bson::doc! { "": id }.to_writer(&mut bytes);
+    bytes
+}
+
 /// What became of a delete.
 #[derive(Debug)]
 pub(crate) enum Deletion {
     /// The database deleted this many.
     Done(u64),
+    /// The database refused, and deleted nothing.
+    Refused(Refusal),
     /// The reply was lost, or says that the deletion may not last: some may be gone.
     Uncertain(crate::error::Error),
 }

@@ -1,12 +1,13 @@
 //! Lets a test act between the steps of a pass on a real store, or make a step fail.
 
-use std::{fmt, sync::Arc};
+use std::{collections::HashSet, fmt, sync::Arc};
 
 use futures_util::{FutureExt, future::BoxFuture};
 use mongodb::bson::{Bson, DateTime, Document, RawDocumentBuf};
 
 use super::{
-    Change, Collection, Deletion, DynStore, Found, IntoStore, Pass, PhysicalIndex, Position, Store, Target, sealed,
+    Change, Collection, Deletion, DynStore, Found, IntoStore, Pass, PhysicalIndex, Position, Store, Target, id_bytes,
+    sealed,
 };
 use crate::{
     error::{Error, Result},
@@ -37,6 +38,7 @@ type BeforeDelete = Arc<dyn Fn(Vec<Bson>) -> BoxFuture<'static, Fault> + Send + 
 pub struct HookedStore {
     inner: DynStore,
     before_delete: BeforeDelete,
+    spared: Arc<HashSet<Vec<u8>>>,
 }
 
 impl HookedStore {
@@ -45,7 +47,14 @@ impl HookedStore {
     where
         F: Future<Output = Fault> + Send + 'static,
     {
-        Self { inner: store.into_store().0, before_delete: Arc::new(move |ids| hook(ids).boxed()) }
+        let before_delete = Arc::new(move |ids| hook(ids).boxed());
+        Self { inner: store.into_store().0, before_delete, spared: Arc::default() }
+    }
+
+    /// Leaves the documents with these `_id`s out of every delete, as if the database could not delete them.
+    pub fn sparing(mut self, ids: impl IntoIterator<Item = Bson>) -> Self {
+        self.spared = Arc::new(ids.into_iter().map(|id| id_bytes(&id)).collect());
+        self
     }
 }
 
@@ -97,7 +106,8 @@ impl Store for HookedStore {
     fn open_pass(&self, target: Target) -> BoxFuture<'_, Result<Box<dyn Pass>>> {
         async move {
             let inner = self.inner.open_pass(target).await?;
-            Ok(Box::new(HookedPass { inner, before_delete: self.before_delete.clone() }) as Box<dyn Pass>)
+            let hooks = self.clone();
+            Ok(Box::new(HookedPass { inner, hooks }) as Box<dyn Pass>)
         }
         .boxed()
     }
@@ -105,7 +115,7 @@ impl Store for HookedStore {
 
 struct HookedPass {
     inner: Box<dyn Pass>,
-    before_delete: BeforeDelete,
+    hooks: HookedStore,
 }
 
 impl Pass for HookedPass {
@@ -117,14 +127,20 @@ impl Pass for HookedPass {
         self.inner.ordered()
     }
 
+    fn without_index(&mut self, after: &Error) -> bool {
+        self.inner.without_index(after)
+    }
+
     fn delete<'a>(&'a mut self, doomed: &'a [Found], until: DateTime) -> BoxFuture<'a, Result<Deletion>> {
         async move {
             let lost = || Error::Unreadable("a fault was asked for".to_owned());
-            let fault = (self.before_delete)(doomed.iter().map(|found| found.id.clone()).collect()).await;
+            let fault = (self.hooks.before_delete)(doomed.iter().map(|found| found.id.clone()).collect()).await;
+            let spared = |found: &&Found| self.hooks.spared.contains(&id_bytes(&found.id));
+            let deletable: Vec<Found> = doomed.iter().filter(|found| !spared(found)).cloned().collect();
             match fault {
-                Fault::None => self.inner.delete(doomed, until).await,
-                Fault::ReplyLost => self.inner.delete(doomed, until).await.map(|_| Deletion::Uncertain(lost())),
-                Fault::Count(count) => self.inner.delete(doomed, until).await.map(|_| Deletion::Done(count)),
+                Fault::None => self.inner.delete(&deletable, until).await,
+                Fault::ReplyLost => self.inner.delete(&deletable, until).await.map(|_| Deletion::Uncertain(lost())),
+                Fault::Count(count) => self.inner.delete(&deletable, until).await.map(|_| Deletion::Done(count)),
                 Fault::Ineffective => Ok(Deletion::Done(0)),
                 Fault::Fails => Ok(Deletion::Uncertain(lost())),
             }

@@ -8,10 +8,7 @@ mod pass;
 mod probe;
 mod registry;
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use futures_util::{FutureExt, future::BoxFuture};
 use mongodb::{
@@ -97,20 +94,17 @@ impl Mongo {
         self.extensions.get_or_try_init(|| probe::run(&self.database, self.portable_only)).await
     }
 
-    /// `hello.localTime` plus what has passed since the reply: behind the server's clock, never ahead of it.
+    /// The time at which the server answered: behind its clock by the way of the answer, never ahead of it.
     async fn server_time(&self) -> Result<DateTime> {
         let reply = self
             .database
             .run_command(doc! { "hello": 1 })
             .await
             .map_err(Error::backend("asking the server for its time"))?;
-        let arrived = Instant::now();
-        let local = match reply.get("localTime") {
-            Some(Bson::DateTime(time)) if !self.portable_only => *time,
-            _ => self.stamped_time().await?,
-        };
-        let since = i64::try_from(arrived.elapsed().as_millis()).unwrap_or(0);
-        Ok(DateTime::from_millis(local.timestamp_millis().saturating_add(since)))
+        match reply.get("localTime") {
+            Some(Bson::DateTime(time)) if !self.portable_only => Ok(*time),
+            _ => self.stamped_time().await,
+        }
     }
 
     /// The time that the server stamps on a write, for backends whose `hello` tells none.

@@ -29,16 +29,16 @@ impl Position {
         self.left_behind.iter().map(|(id, _)| id.clone()).collect()
     }
 
-    /// Goes on behind a batch, of which `left` were not deleted.
+    /// Goes on behind a batch that reached this date, and of which `left` were not deleted.
     ///
-    /// Without an order of dates there is no place to go on from, and every document that stayed is remembered.
-    pub(crate) fn advance(&mut self, batch: &[Found], left: Vec<Found>, ordered: bool) -> Result<(), Stuck> {
+    /// Without an order of dates none is reached: there is no place to go on from, and every document that stayed is
+    /// remembered.
+    pub(crate) fn advance(&mut self, reached: Option<DateTime>, left: Vec<Found>) -> Result<(), Stuck> {
         // A document without dates is one that the rule keeps and the backend found all the same. What the backend takes
         // for its date is unknown: remember it to the end.
         let latest = |found: &Found| found.dates.map_or(DateTime::MAX, |dates| dates.latest);
         self.left_behind.extend(left.into_iter().map(|found| (found.id.clone(), latest(&found))));
-        if ordered {
-            let reached = batch.iter().filter_map(|found| found.dates).map(|dates| dates.earliest).max();
+        if reached.is_some() {
             self.from = self.from.max(reached);
             self.forget_passed();
             if self.left_behind.len() > MAX_LEFT_BEHIND
@@ -63,39 +63,39 @@ mod tests {
     use super::*;
     use crate::expiry::Dates;
 
+    fn date(millis: i64) -> DateTime {
+        DateTime::from_millis(millis)
+    }
+
     fn found(id: i32, earliest: i64, latest: i64) -> Found {
-        let date = DateTime::from_millis;
         Found { id: Bson::Int32(id), dates: Some(Dates { earliest: date(earliest), latest: date(latest) }) }
     }
 
     #[test]
     fn documents_left_at_the_same_instant_are_stepped_over_one_by_one() {
         let mut position = Position::default();
-        let batch = [found(1, 5, 5), found(2, 7, 7), found(3, 7, 7)];
-        position.advance(&batch, batch.to_vec(), true).unwrap();
-        assert_eq!(position.from(), Some(DateTime::from_millis(7)));
+        position.advance(Some(date(7)), vec![found(1, 5, 5), found(2, 7, 7), found(3, 7, 7)]).unwrap();
+        assert_eq!(position.from(), Some(date(7)));
         assert_eq!(position.except(), [Bson::Int32(2), Bson::Int32(3)]);
         // An array is found again by its later element, so it is remembered, and the position never goes back.
-        let batch = [found(4, 3, 9)];
-        position.advance(&batch, batch.to_vec(), true).unwrap();
-        assert_eq!(position.from(), Some(DateTime::from_millis(7)));
+        position.advance(Some(date(3)), vec![found(4, 3, 9)]).unwrap();
+        assert_eq!(position.from(), Some(date(7)));
         assert_eq!(position.except().len(), 3);
     }
 
     #[test]
     fn without_an_order_every_document_left_is_remembered() {
         let mut position = Position::default();
-        let batch = [found(1, 5, 5), found(2, 7, 7)];
-        position.advance(&batch, vec![batch[0].clone()], false).unwrap();
+        position.advance(None, vec![found(1, 5, 5)]).unwrap();
         assert_eq!((position.from(), position.except()), (None, vec![Bson::Int32(1)]));
     }
 
     #[test]
     fn too_many_at_one_instant_are_stepped_over_together() {
         let mut position = Position::default();
-        let batch: Vec<_> = (0..10_001).map(|id| found(id, 5, 5)).collect();
-        position.advance(&batch, batch.clone(), true).unwrap();
-        assert_eq!((position.from(), position.except().len()), (Some(DateTime::from_millis(6)), 0));
-        assert!(Position::default().advance(&batch, batch.clone(), false).is_err());
+        let left: Vec<_> = (0..10_001).map(|id| found(id, 5, 5)).collect();
+        position.advance(Some(date(5)), left.clone()).unwrap();
+        assert_eq!((position.from(), position.except().len()), (Some(date(6)), 0));
+        assert!(Position::default().advance(None, left).is_err());
     }
 }

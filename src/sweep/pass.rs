@@ -1,11 +1,13 @@
 //! The loop over batches: permit, find, judge, delete, account.
 
+mod closing;
+
 use std::collections::HashMap;
 
 use mongodb::bson::{Bson, DateTime, doc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, info, warn};
+use tracing::{debug, warn};
 
 use super::{Ended, Options, Progress, SweepReport};
 use crate::{
@@ -15,11 +17,10 @@ use crate::{
     namespace::CollectionName,
     pacing::Bucket,
     registry::{Slot, Snapshot, TtlRegistry, walkable},
-    store::{Change, Deletion, Found, Kind, Pass, Position, Store, Target},
+    store::{Change, Deletion, Found, Kind, Pass, Position, Store, Target, id_bytes},
 };
 
-/// Looks for the oldest document still due among so many, past those that stay behind.
-const PEEK: u32 = 100;
+const READS_ALL: &str = "the supporting index cannot be walked: the pass reads the whole collection";
 
 pub(super) async fn run(
     registry: TtlRegistry,
@@ -65,6 +66,8 @@ struct Sweeping<'a> {
     progress: Progress,
     position: Position,
     pass: Option<Box<dyn Pass>>,
+    /// Documents that are still due, but with another date than they were found with.
+    moved: Vec<Found>,
     oldest_left: Option<DateTime>,
     error: Option<Error>,
 }
@@ -87,6 +90,7 @@ impl<'a> Sweeping<'a> {
             progress: Progress::default(),
             position: Position::default(),
             pass: None,
+            moved: Vec::new(),
             oldest_left: None,
             error: None,
         }
@@ -125,11 +129,24 @@ impl<'a> Sweeping<'a> {
                 }
                 revision = current;
             }
-            let found = pass.find(&self.position, self.options.batch_size).await?;
+            let (found, in_order) = match self.find(pass).await {
+                Ok(found) => found,
+                Err(error) => {
+                    // An index that was dropped with its rule cannot be walked: that is no failure.
+                    if let Err(gone) = self.check_in_force().await {
+                        return self.cancelled_by(gone);
+                    }
+                    if pass.without_index(&error) {
+                        warn!(collection = %self.entry.definition.collection, %error, "{READS_ALL}");
+                        continue;
+                    }
+                    return Err(error);
+                }
+            };
             if found.is_empty() {
                 return Ok(Ended::Drained);
             }
-            let left = self.delete(pass, &found, cutoff).await?;
+            let (reached, left) = self.delete(pass, &found, cutoff).await?;
             if let Some(bucket) = &mut bucket {
                 bucket.spend(u32::try_from(found.len()).unwrap_or(u32::MAX));
             }
@@ -137,10 +154,18 @@ impl<'a> Sweeping<'a> {
             if let Some(observer) = &mut self.options.on_batch {
                 observer(&self.progress);
             }
-            self.position.advance(&found, left, pass.ordered()).map_err(|_stuck| {
+            self.position.advance(reached.filter(|_| in_order), left).map_err(|_stuck| {
                 Error::Unfit("more documents stay behind than a pass can step over; see its report".to_owned())
             })?;
         }
+    }
+
+    /// The next batch, and whether the pass may go on behind the dates in it.
+    async fn find(&mut self, pass: &mut dyn Pass) -> Result<(Vec<Found>, bool)> {
+        if !self.moved.is_empty() {
+            return Ok((std::mem::take(&mut self.moved), false));
+        }
+        Ok((pass.find(&self.position, self.options.batch_size).await?, pass.ordered()))
     }
 
     fn limit_reached(&self) -> bool {
@@ -224,21 +249,26 @@ impl<'a> Sweeping<'a> {
         if index.is_none() {
             warn!(
                 collection = %definition.collection, index = definition.name, supporting = noted.name,
-                "the supporting index is gone: the pass reads the whole collection"
+                "{READS_ALL}"
             );
         }
         index
     }
 
-    /// Deletes what the rule agrees is due, and returns what stays though it was found.
-    async fn delete(&mut self, pass: &mut dyn Pass, found: &[Found], cutoff: DateTime) -> Result<Vec<Found>> {
+    /// Deletes what the rule agrees is due, and returns the latest date of that, and what stays though it was found.
+    async fn delete(
+        &mut self,
+        pass: &mut dyn Pass,
+        found: &[Found],
+        cutoff: DateTime,
+    ) -> Result<(Option<DateTime>, Vec<Found>)> {
         let agreed = |found: &&Found| found.dates.is_some_and(|dates| dates.earliest <= cutoff);
         let (doomed, mut stay): (Vec<&Found>, Vec<&Found>) = found.iter().partition(agreed);
         self.progress.disputed += stay.len() as u64;
         let doomed: Vec<Found> = doomed.into_iter().cloned().collect();
         let mut stay: Vec<Found> = stay.drain(..).cloned().collect();
         let Some(until) = doomed.iter().filter_map(|found| found.dates).map(|dates| dates.earliest).max() else {
-            return Ok(stay);
+            return Ok((None, stay));
         };
         let asked = doomed.len() as u64;
         self.progress.found += asked;
@@ -258,28 +288,35 @@ impl<'a> Sweeping<'a> {
                     "it says that it deleted {count} documents of {asked}; no further batch is begun"
                 )));
             }
+            Deletion::Refused(refusal) => {
+                self.progress.changed += asked;
+                return Err(refusal.into());
+            }
             Deletion::Uncertain(error) => {
                 self.count_after_doubt(pass, &doomed).await;
                 return Err(error);
             }
         }
-        Ok(stay)
+        Ok((Some(until), stay))
     }
 
-    /// Which of the documents are there with the dates they were found with, still due.
+    /// Which of the documents are there with the dates they were found with, still due. Those that are due by other
+    /// dates are kept in mind.
     async fn still_due(&mut self, pass: &mut dyn Pass, doomed: &[Found], cutoff: DateTime) -> Result<Vec<Found>> {
-        let before: HashMap<String, Option<Dates>> =
-            doomed.iter().map(|found| (found.id.to_string(), found.dates)).collect();
+        let before: HashMap<Vec<u8>, Option<Dates>> =
+            doomed.iter().map(|found| (id_bytes(&found.id), found.dates)).collect();
         let documents = pass.read_again(doomed.iter().map(|found| found.id.clone()).collect()).await?;
         let mut still = Vec::new();
         for document in &documents {
             let Some(id) = document.get("_id").ok().flatten().and_then(|id| Bson::try_from(id).ok()) else { continue };
             let dates = self.entry.rule.expiring_dates(document);
-            let unchanged = before.get(&id.to_string()) == Some(&dates);
-            if let Some(found) = dates.filter(|dates| unchanged && dates.earliest <= cutoff) {
-                let expired = self.entry.rule.expires_at(found.earliest);
+            let Some(earliest) = dates.map(|dates| dates.earliest).filter(|date| *date <= cutoff) else { continue };
+            if before.get(&id_bytes(&id)) == Some(&dates) {
+                let expired = self.entry.rule.expires_at(earliest);
                 self.oldest_left = Some(self.oldest_left.map_or(expired, |oldest| oldest.min(expired)));
                 still.push(Found { id, dates });
+            } else {
+                self.moved.push(Found { id, dates });
             }
         }
         Ok(still)
@@ -298,59 +335,6 @@ impl<'a> Sweeping<'a> {
                 debug!(%error, "the documents of an uncertain batch could not be read again");
                 self.progress.uncertain += doomed.len() as u64;
             }
-        }
-    }
-
-    /// When the oldest document still due expired, by a look at the start of the order.
-    async fn oldest_due(&mut self) -> Result<Option<DateTime>> {
-        let (Some(cutoff), Some(pass)) = (self.cutoff, &mut self.pass) else { return Ok(None) };
-        let from_start = if pass.ordered() { Position::default() } else { self.position.clone() };
-        let found = pass.find(&from_start, PEEK).await?;
-        let dates = found.iter().filter_map(|found| found.dates).map(|dates| dates.earliest);
-        let oldest = dates.filter(|date| *date <= cutoff).min();
-        Ok(oldest.map(|date| self.entry.rule.expires_at(date)))
-    }
-
-    async fn report(mut self, mut ended: Ended) -> SweepReport {
-        let mut oldest_due = self.oldest_left;
-        if matches!(ended, Ended::LimitReached | Ended::Cancelled) {
-            match self.oldest_due().await {
-                Ok(seen) => {
-                    oldest_due = [oldest_due, seen].into_iter().flatten().min();
-                    // The limit was reached with the last document.
-                    if ended == Ended::LimitReached && seen.is_none() {
-                        ended = Ended::Drained;
-                    }
-                }
-                Err(error) => {
-                    self.error = Some(error);
-                    ended = Ended::Failed;
-                }
-            }
-        }
-        let Progress { found, deleted, changed, uncertain, left, disputed, batches } = self.progress;
-        let definition = &self.entry.definition;
-        let (collection, index) = (definition.collection.to_string(), definition.name.clone());
-        match &self.error {
-            Some(error) if ended == Ended::Failed => {
-                warn!(collection, index, found, deleted, changed, uncertain, left, %error, "pass failed");
-            }
-            _ => info!(collection, index, found, deleted, changed, left, disputed, batches, %ended, "pass ended"),
-        }
-        SweepReport {
-            collection,
-            index,
-            cutoff: self.cutoff.unwrap_or(DateTime::MIN),
-            found,
-            deleted,
-            changed,
-            uncertain,
-            left,
-            disputed,
-            batches,
-            ended,
-            oldest_due,
-            error: self.error,
         }
     }
 }

@@ -3,11 +3,14 @@
 mod cli;
 mod creators;
 mod differential;
+mod ledger;
 mod mongod_runs;
 mod portable;
+mod race;
 mod real_data;
 mod registry;
 mod reports;
 mod semantics;
 mod support;
 mod sweep;
+mod work;

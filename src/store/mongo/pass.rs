@@ -9,10 +9,13 @@ use mongodb::{
 
 use super::{STATEMENT_LIMIT, probe::Extensions};
 use crate::{
-    error::{Error, Result, server_code},
+    error::{Code, Error, Refusal, Result, server_code},
     expiry::Bounds,
-    store::{Deletion, Found, Pass, Position, Target},
+    store::{Deletion, Found, Pass, Position, Target, id_bytes},
 };
+
+/// How many bytes of `_id`s a batch may have: a statement with all of them must fit into one of the server's messages.
+const IDS_LIMIT: usize = 8 * 1024 * 1024;
 
 /// The server forgot the cursor, after ten minutes without a call for instance.
 const CURSOR_NOT_FOUND: i32 = 43;
@@ -38,13 +41,23 @@ impl MongoPass {
     }
 
     async fn find_next(&mut self, position: &Position, limit: u32) -> Result<Vec<Found>> {
-        let documents = if self.target.index.is_some() {
-            self.query(position, limit).await?.try_collect().await
-        } else {
-            self.next_of_cursor(position, limit).await
-        };
-        let documents: Vec<RawDocumentBuf> = documents.map_err(self.finding())?;
-        documents.iter().map(|document| self.found(document)).collect()
+        if self.target.index.is_none() {
+            return self.next_of_cursor(position, limit).await;
+        }
+        if position.from().is_some_and(|from| from > self.target.cutoff) {
+            return Ok(Vec::new());
+        }
+        // One by one: what comes along with the dates may be large.
+        let mut cursor = self.query(position, limit).await?;
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        while bytes < IDS_LIMIT
+            && let Some(document) = cursor.try_next().await.map_err(self.finding())?
+        {
+            let document = self.found(&document)?;
+            bytes += id_bytes(&document.id).len();
+            found.push(document);
+        }
+        Ok(found)
     }
 
     fn found(&self, document: &RawDocumentBuf) -> Result<Found> {
@@ -64,7 +77,10 @@ impl MongoPass {
     }
 
     async fn query(&mut self, position: &Position, limit: u32) -> Result<Cursor<RawDocumentBuf>> {
-        let filter = self.target.rule.find_filter(self.bounds(position.from(), self.target.cutoff), &position.except());
+        let walk_range = self.walks_range();
+        // A range of keys makes the lower bound needless.
+        let from = position.from().filter(|_| !walk_range);
+        let filter = self.target.rule.find_filter(self.bounds(from, self.target.cutoff), &position.except());
         let mut find = self.documents.find(filter).projection(self.target.rule.projection()).batch_size(limit);
         // No sort: the index yields its order anyway, and once one document makes the index multikey a sort would read
         // the whole backlog for every batch.
@@ -73,37 +89,64 @@ impl MongoPass {
             if self.extensions.hint {
                 find = find.hint(Hint::Name(index.name.clone()));
             }
+            if walk_range {
+                let (first, last) = self.key_range(position.from());
+                find = find.min(first).max(last);
+            }
+            if self.extensions.max_time {
+                find = find.max_time(STATEMENT_LIMIT);
+            }
         }
-        if self.extensions.max_time {
-            find = find.max_time(STATEMENT_LIMIT);
-        }
+        // Reading a whole collection may take as long as it takes: cut off, no pass would ever get further.
         find.await.map_err(self.finding())
     }
 
-    async fn next_of_cursor(&mut self, position: &Position, limit: u32) -> mongodb::error::Result<Vec<RawDocumentBuf>> {
-        let mut documents = Vec::new();
+    /// Whether the server can be told to walk just the keys between two dates.
+    ///
+    /// Left to choose, it reads the whole index where the partial filter has alternatives for the date itself, or walks
+    /// it once for each of them, which is not in order; and of the two bounds of a batch it takes one, by trial, once a
+    /// document with an array makes the index multikey.
+    fn walks_range(&self) -> bool {
+        let ascending = self.target.index.as_ref().is_some_and(|index| {
+            index.key.iter().next().is_some_and(|(_, direction)| {
+                matches!(direction, Bson::Int32(1) | Bson::Int64(1)) || *direction == Bson::Double(1.0)
+            })
+        });
+        ascending && self.extensions.key_range && self.target.cutoff < DateTime::MAX
+    }
+
+    /// The first key to walk, and the one to stop before.
+    fn key_range(&self, from: Option<DateTime>) -> (Document, Document) {
+        let field = self.target.rule.field().as_str();
+        let key = |date: DateTime| [(field.to_owned(), Bson::DateTime(date))].into_iter().collect();
+        let end = DateTime::from_millis(self.target.cutoff.timestamp_millis().saturating_add(1));
+        (key(from.unwrap_or(DateTime::MIN)), key(end))
+    }
+
+    async fn next_of_cursor(&mut self, position: &Position, limit: u32) -> Result<Vec<Found>> {
+        let (mut found, mut bytes) = (Vec::new(), 0);
         let mut reopened = false;
-        while documents.len() < limit as usize {
+        while found.len() < limit as usize && bytes < IDS_LIMIT {
             if self.cursor.is_none() {
-                self.cursor = Some(match self.query(position, limit).await {
-                    Ok(cursor) => cursor,
-                    Err(Error::Backend { source, .. }) => return Err(source),
-                    Err(other) => return Err(mongodb::error::Error::custom(other.to_string())),
-                });
+                self.cursor = Some(self.query(position, limit).await?);
             }
             let Some(cursor) = &mut self.cursor else { break };
             match cursor.try_next().await {
-                Ok(Some(document)) => documents.push(document),
+                Ok(Some(document)) => {
+                    let document = self.found(&document)?;
+                    bytes += id_bytes(&document.id).len();
+                    found.push(document);
+                }
                 Ok(None) => break,
                 Err(error) if server_code(&error) == Some(CURSOR_NOT_FOUND) && !reopened => {
                     reopened = true;
-                    documents.clear();
+                    (found, bytes) = (Vec::new(), 0);
                     self.cursor = None;
                 }
-                Err(error) => return Err(error),
+                Err(error) => return Err(self.finding()(error)),
             }
         }
-        Ok(documents)
+        Ok(found)
     }
 
     async fn delete_still_due(&mut self, doomed: &[Found], until: DateTime) -> Result<Deletion> {
@@ -140,6 +183,13 @@ impl MongoPass {
 
 /// What a reply to a delete says: a count, unless it reports trouble besides.
 fn judge_reply(reply: &Document, collection: &str) -> Deletion {
+    if refused_by_identity(reply) {
+        let why = format!(
+            "{collection} is not the collection that the pass began with: it was dropped, or another was made or renamed \
+             in its place meanwhile; nothing more is deleted"
+        );
+        return Deletion::Refused(Refusal::new(Code::CollectionUuidMismatch, why));
+    }
     for (field, meaning) in [
         ("writeErrors", "some deletions failed"),
         ("writeConcernError", "the deletions were not acknowledged by a majority"),
@@ -166,19 +216,25 @@ fn judge_reply(reply: &Document, collection: &str) -> Deletion {
     )
 }
 
+fn refused_by_identity(reply: &Document) -> bool {
+    let errors = reply.get_array("writeErrors").map(Vec::as_slice).unwrap_or_default();
+    let code = |error: &Bson| error.as_document().and_then(|error| error.get_i32("code").ok());
+    errors.iter().any(|error| code(error) == Some(Code::CollectionUuidMismatch.number()))
+}
+
 impl Pass for MongoPass {
     fn find<'a>(&'a mut self, position: &'a Position, limit: u32) -> BoxFuture<'a, Result<Vec<Found>>> {
         self.find_next(position, limit).boxed()
     }
 
     fn ordered(&self) -> bool {
-        // Without a hint the server may choose another index, and several shards answer in any order.
-        let ascending = self.target.index.as_ref().is_some_and(|index| {
-            index.key.iter().next().is_some_and(|(_, direction)| {
-                matches!(direction, Bson::Int32(1) | Bson::Int64(1)) || *direction == Bson::Double(1.0)
-            })
-        });
-        ascending && self.extensions.hint && !self.extensions.sharded
+        // Several shards answer in any order.
+        self.walks_range() && !self.extensions.sharded
+    }
+
+    fn without_index(&mut self, after: &Error) -> bool {
+        // The hint was refused: the index is gone, or hidden, or not built yet.
+        after.code() == Some(Code::BadValue.number()) && self.target.index.take().is_some()
     }
 
     fn delete<'a>(&'a mut self, doomed: &'a [Found], until: DateTime) -> BoxFuture<'a, Result<Deletion>> {

@@ -21,6 +21,8 @@ use crate::error::{Error, Result};
 pub(super) struct Extensions {
     /// `find` takes a hint.
     pub(super) hint: bool,
+    /// `find` walks just a range of the keys of the index in the hint.
+    pub(super) key_range: bool,
     /// `delete` takes a hint on `_id`.
     pub(super) delete_hint: bool,
     /// `delete` takes the identity of the collection, and refuses another.
@@ -69,6 +71,7 @@ async fn probe(database: &Database, scratch: &Collection<Document>, portable_onl
         demand_type,
         sharded: hello.get_str("msg").is_ok_and(|msg| msg == "isdbgrid"),
         hint: scratch.find(doc! { "_id": 1 }).hint(Hint::Name("_id_".to_owned())).await.is_ok(),
+        key_range: walks_key_range(scratch).await,
         max_time: takes(database, scratch, doc! {}, doc! { "maxTimeMS": 10_000 }).await,
         delete_hint: takes(database, scratch, doc! { "hint": { "_id": 1 } }, doc! {}).await,
         collection_uuid: knows_identity(database, scratch).await,
@@ -146,6 +149,14 @@ async fn check_conditional_delete(scratch: &Collection<Document>, demand_type: b
         "a delete by _id with a condition on the date left the scratch documents {left:?}, where MongoDB leaves \
          {expected:?}"
     )))
+}
+
+/// Whether a find between two keys finds just what is there.
+async fn walks_key_range(scratch: &Collection<Document>) -> bool {
+    let find = scratch.find(doc! {}).hint(Hint::Name("_id_".to_owned())).min(doc! { "_id": 4 }).max(doc! { "_id": 6 });
+    let Ok(cursor) = find.await else { return false };
+    let found: Vec<Document> = cursor.try_collect().await.unwrap_or_default();
+    found.iter().filter_map(|document| document.get_i32("_id").ok()).eq([4, 5])
 }
 
 /// Whether a delete with these additions is carried out.

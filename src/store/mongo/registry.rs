@@ -2,7 +2,7 @@
 
 use mongodb::{
     Database,
-    bson::{Bson, Document, doc, oid::ObjectId},
+    bson::{Bson, Document, Uuid, doc, oid::ObjectId},
     options::WriteConcern,
 };
 
@@ -80,7 +80,10 @@ fn guarded(change: &Change) -> (Document, Document) {
 
 /// Makes an empty registry; another process may be quicker.
 async fn make(database: &Database) -> Result<()> {
-    let empty = doc! { "_id": ID, "revision": 0_i64, "indexes": [] };
+    // From a number of its own: a pass that began under a registry which was dropped meanwhile must not take this one
+    // for it.
+    let first = Uuid::new().bytes()[..6].iter().fold(0, |number: i64, byte| number << 8 | i64::from(*byte));
+    let empty = doc! { "_id": ID, "revision": first, "indexes": [] };
     match collection(database).insert_one(empty).await {
         Ok(_) => Ok(()),
         Err(error) if server_code(&error) == Some(DUPLICATE_KEY) => Ok(()),

@@ -5,6 +5,9 @@ use std::time::{Duration, Instant};
 /// The pause between two looks at a condition.
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// A limit for what takes moments: reached only if something is wrong.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
 /// Polls `condition` until it holds.
 ///
 /// The limit is one of real time, also under a paused tokio clock: what is

@@ -1,0 +1,72 @@
+//! What is said at the end of a pass.
+
+use mongodb::bson::DateTime;
+use tracing::{info, warn};
+
+use super::{Ended, Progress, SweepReport, Sweeping};
+use crate::{error::Result, store::Position};
+
+/// Looks for the oldest document still due among so many.
+const PEEK: u32 = 100;
+
+impl Sweeping<'_> {
+    /// Whether anything was not looked at yet, and when the oldest document still due expired.
+    async fn look_ahead(&mut self) -> Result<(bool, Option<DateTime>)> {
+        let (Some(cutoff), Some(pass)) = (self.cutoff, &mut self.pass) else { return Ok((false, None)) };
+        let mut seen = pass.find(&self.position, PEEK).await?;
+        seen.append(&mut self.moved);
+        let more = !seen.is_empty();
+        if pass.ordered() {
+            // The oldest may be among those that stay behind.
+            seen.extend(pass.find(&Position::default(), PEEK).await?);
+        }
+        let dates = seen.iter().filter_map(|found| found.dates).map(|dates| dates.earliest);
+        let oldest = dates.filter(|date| *date <= cutoff).min();
+        Ok((more, oldest.map(|date| self.entry.rule.expires_at(date))))
+    }
+
+    pub(super) async fn report(mut self, mut ended: Ended) -> SweepReport {
+        let mut oldest_due = self.oldest_left;
+        // Under a rule that is no longer in force nothing is due.
+        let in_force = self.error.is_none();
+        if in_force && matches!(ended, Ended::LimitReached | Ended::Cancelled) {
+            match self.look_ahead().await {
+                Ok((more, seen)) => {
+                    oldest_due = [oldest_due, seen].into_iter().flatten().min();
+                    // The limit was reached with the last document.
+                    if ended == Ended::LimitReached && !more {
+                        ended = Ended::Drained;
+                    }
+                }
+                Err(error) => {
+                    self.error = Some(error);
+                    ended = Ended::Failed;
+                }
+            }
+        }
+        let Progress { found, deleted, changed, uncertain, left, disputed, batches } = self.progress;
+        let definition = &self.entry.definition;
+        let (collection, index) = (definition.collection.to_string(), definition.name.clone());
+        match &self.error {
+            Some(error) if ended == Ended::Failed => {
+                warn!(collection, index, found, deleted, changed, uncertain, left, %error, "pass failed");
+            }
+            _ => info!(collection, index, found, deleted, changed, left, disputed, batches, %ended, "pass ended"),
+        }
+        SweepReport {
+            collection,
+            index,
+            cutoff: self.cutoff.unwrap_or(DateTime::MIN),
+            found,
+            deleted,
+            changed,
+            uncertain,
+            left,
+            disputed,
+            batches,
+            ended,
+            oldest_due,
+            error: self.error,
+        }
+    }
+}
