@@ -148,6 +148,8 @@ pub(crate) fn id_bytes(id: &Bson) -> Vec<u8> {
 pub(crate) enum Deletion {
     /// The database deleted this many.
     Done(u64),
+    /// The database deleted this many for certain, perhaps more, and gave up on the others.
+    InPart(u64, crate::error::Error),
     /// The database refused, and deleted nothing.
     Refused(Refusal),
     /// The reply was lost, or says that the deletion may not last: some may be gone.

@@ -55,6 +55,14 @@ pub(super) async fn run(
     Ok(sweeping.report(ended).await)
 }
 
+/// What became of a batch that was not deleted as a whole.
+struct Again {
+    /// Those that are there with the dates they were found with, still due.
+    still_due: Vec<Found>,
+    /// How many are there at all.
+    there: u64,
+}
+
 struct Sweeping<'a> {
     store: &'a dyn Store,
     entry: &'a Entry,
@@ -69,6 +77,8 @@ struct Sweeping<'a> {
     /// Documents that are still due, but with another date than they were found with.
     moved: Vec<Found>,
     oldest_left: Option<DateTime>,
+    /// The database gave up on the last batch, and nothing of it was deleted.
+    stalled: bool,
     error: Option<Error>,
 }
 
@@ -92,6 +102,7 @@ impl<'a> Sweeping<'a> {
             pass: None,
             moved: Vec::new(),
             oldest_left: None,
+            stalled: false,
             error: None,
         }
     }
@@ -276,13 +287,28 @@ impl<'a> Sweeping<'a> {
             Deletion::Done(count) if count == asked => self.progress.deleted += count,
             Deletion::Done(count) if count < asked => {
                 self.progress.deleted += count;
-                let still = self.still_due(pass, &doomed, cutoff).await?;
-                let left = (still.len() as u64).min(asked - count);
+                let Again { still_due, .. } = self.look_again(pass, &doomed, cutoff).await?;
+                let left = (still_due.len() as u64).min(asked - count);
                 self.progress.left += left;
                 self.progress.changed += asked - count - left;
-                stay.extend(still);
+                stay.extend(still_due);
             }
-            Deletion::Done(count) => {
+            Deletion::InPart(count, error) if count <= asked => {
+                self.progress.deleted += count;
+                let Again { still_due, there } = self.look_again(pass, &doomed, cutoff).await?;
+                let gone = asked.saturating_sub(there).max(count);
+                let left = (still_due.len() as u64).min(asked - gone);
+                self.progress.uncertain += gone - count;
+                self.progress.left += left;
+                self.progress.changed += asked - gone - left;
+                // One document that somebody holds is stepped over. A database that gets nothing done is left alone.
+                if left == asked && std::mem::replace(&mut self.stalled, true) {
+                    return Err(error);
+                }
+                self.stalled = left == asked;
+                stay.extend(still_due);
+            }
+            Deletion::Done(count) | Deletion::InPart(count, _) => {
                 self.count_after_doubt(pass, &doomed).await;
                 return Err(Error::Unfit(format!(
                     "it says that it deleted {count} documents of {asked}; no further batch is begun"
@@ -300,13 +326,13 @@ impl<'a> Sweeping<'a> {
         Ok((Some(until), stay))
     }
 
-    /// Which of the documents are there with the dates they were found with, still due. Those that are due by other
-    /// dates are kept in mind.
-    async fn still_due(&mut self, pass: &mut dyn Pass, doomed: &[Found], cutoff: DateTime) -> Result<Vec<Found>> {
+    /// Reads the documents of a batch again that was not deleted as a whole. Those that are due by other dates than they
+    /// were found with are kept in mind.
+    async fn look_again(&mut self, pass: &mut dyn Pass, doomed: &[Found], cutoff: DateTime) -> Result<Again> {
         let before: HashMap<Vec<u8>, Option<Dates>> =
             doomed.iter().map(|found| (id_bytes(&found.id), found.dates)).collect();
         let documents = pass.read_again(doomed.iter().map(|found| found.id.clone()).collect()).await?;
-        let mut still = Vec::new();
+        let mut still_due = Vec::new();
         for document in &documents {
             let Some(id) = document.get("_id").ok().flatten().and_then(|id| Bson::try_from(id).ok()) else { continue };
             let dates = self.entry.rule.expiring_dates(document);
@@ -314,12 +340,12 @@ impl<'a> Sweeping<'a> {
             if before.get(&id_bytes(&id)) == Some(&dates) {
                 let expired = self.entry.rule.expires_at(earliest);
                 self.oldest_left = Some(self.oldest_left.map_or(expired, |oldest| oldest.min(expired)));
-                still.push(Found { id, dates });
+                still_due.push(Found { id, dates });
             } else {
                 self.moved.push(Found { id, dates });
             }
         }
-        Ok(still)
+        Ok(Again { still_due, there: documents.len() as u64 })
     }
 
     /// After a delete of unknown outcome: what is gone is counted as uncertain, what is there as left.

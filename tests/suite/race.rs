@@ -4,6 +4,7 @@
 
 mod changed_rule;
 mod faults;
+mod held;
 mod odd_documents;
 mod server_trouble;
 

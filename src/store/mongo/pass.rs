@@ -1,4 +1,6 @@
-//! One pass on MongoDB: find, and the conditional delete.
+//! One pass on MongoDB: finding what is due; [`delete`] deletes it.
+
+mod delete;
 
 use futures_util::{FutureExt, TryStreamExt, future::BoxFuture};
 use mongodb::{
@@ -9,7 +11,7 @@ use mongodb::{
 
 use super::{STATEMENT_LIMIT, probe::Extensions};
 use crate::{
-    error::{Code, Error, Refusal, Result, server_code},
+    error::{Code, Error, Result, server_code},
     expiry::Bounds,
     store::{Deletion, Found, Pass, Position, Target, id_bytes},
 };
@@ -148,78 +150,6 @@ impl MongoPass {
         }
         Ok(found)
     }
-
-    async fn delete_still_due(&mut self, doomed: &[Found], until: DateTime) -> Result<Deletion> {
-        let ids = doomed.iter().map(|found| found.id.clone()).collect();
-        let mut statement = doc! { "q": self.target.rule.delete_filter(self.bounds(None, until), ids), "limit": 0 };
-        if self.extensions.delete_hint {
-            // By _id the server reads what was asked for, and nothing else, whatever the dates.
-            statement.insert("hint", doc! { "_id": 1 });
-        }
-        let mut command = doc! {
-            "delete": self.target.collection.as_str(),
-            "deletes": [statement],
-            "ordered": true,
-            // A sweep can never outrun replication.
-            "writeConcern": { "w": "majority" },
-        };
-        if self.extensions.max_time {
-            command.insert("maxTimeMS", i64::try_from(STATEMENT_LIMIT.as_millis()).unwrap_or(i64::MAX));
-        }
-        if self.extensions.collection_uuid
-            && let Some(uuid) = &self.target.uuid
-        {
-            command.insert("collectionUUID", uuid.clone());
-        }
-        let failed = || Error::backend(format!("deleting what is due in {}", self.target.collection));
-        let reply = match self.database.run_command(command).await {
-            Ok(reply) => reply,
-            // Even an error the server answered with may follow on some deletions.
-            Err(error) => return Ok(Deletion::Uncertain(failed()(error))),
-        };
-        Ok(judge_reply(&reply, self.target.collection.as_str()))
-    }
-}
-
-/// What a reply to a delete says: a count, unless it reports trouble besides.
-fn judge_reply(reply: &Document, collection: &str) -> Deletion {
-    if refused_by_identity(reply) {
-        let why = format!(
-            "{collection} is not the collection that the pass began with: it was dropped, or another was made or renamed \
-             in its place meanwhile; nothing more is deleted"
-        );
-        return Deletion::Refused(Refusal::new(Code::CollectionUuidMismatch, why));
-    }
-    for (field, meaning) in [
-        ("writeErrors", "some deletions failed"),
-        ("writeConcernError", "the deletions were not acknowledged by a majority"),
-    ] {
-        if let Some(trouble) = reply.get(field) {
-            return Deletion::Uncertain(Error::Backend {
-                action: format!("deleting what is due in {collection}"),
-                source: mongodb::error::Error::custom(format!("{meaning}: {trouble}")),
-            });
-        }
-    }
-    let count = match reply.get("n") {
-        Some(Bson::Int32(n)) => u64::try_from(*n).ok(),
-        Some(Bson::Int64(n)) => u64::try_from(*n).ok(),
-        _ => None,
-    };
-    count.map_or_else(
-        || {
-            Deletion::Uncertain(Error::Unreadable(format!(
-                "the reply to a delete in {collection} has no readable count: {reply}"
-            )))
-        },
-        Deletion::Done,
-    )
-}
-
-fn refused_by_identity(reply: &Document) -> bool {
-    let errors = reply.get_array("writeErrors").map(Vec::as_slice).unwrap_or_default();
-    let code = |error: &Bson| error.as_document().and_then(|error| error.get_i32("code").ok());
-    errors.iter().any(|error| code(error) == Some(Code::CollectionUuidMismatch.number()))
 }
 
 impl Pass for MongoPass {

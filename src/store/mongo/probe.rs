@@ -98,6 +98,8 @@ fn scratch_documents() -> Vec<Document> {
         doc! { "_id": 14, "at": { "b": at(-1) } },
         doc! { "_id": 15, "at": [] },
         doc! { "_id": 16 },
+        // Demanding the type does not help where another type than the date's matches the comparison.
+        doc! { "_id": 17, "at": [at(1), "2000-01-01T00:00:00Z", 0, Bson::Null] },
     ]
 }
 
@@ -135,7 +137,7 @@ async fn check_comparison(scratch: &Collection<Document>) -> Result<bool> {
 
 /// Whether a delete by `_id` honours the condition beside it.
 async fn check_conditional_delete(scratch: &Collection<Document>, demand_type: bool) -> Result<()> {
-    let all: Vec<i32> = (1..=16).collect();
+    let all: Vec<i32> = (1..=17).collect();
     scratch
         .delete_many(doc! { "_id": { "$in": &all }, "at": condition(demand_type) })
         .await

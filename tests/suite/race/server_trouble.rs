@@ -19,7 +19,7 @@ fn due(count: i32) -> Vec<Document> {
     (0..count).map(|id| doc! { "_id": id, "t": DateTime::from_millis(id.into()) }).collect()
 }
 
-fn on_t(supporting: bool) -> TtlIndex {
+pub(super) fn on_t(supporting: bool) -> TtlIndex {
     TtlIndex::on("t").expire_after(Duration::ZERO).supporting_index(supporting)
 }
 

@@ -1,0 +1,180 @@
+//! The conditional delete, and what its reply says.
+
+use std::time::Duration;
+
+use mongodb::bson::{Bson, DateTime, Document, doc};
+use tokio::time::Instant;
+use tracing::debug;
+
+use super::MongoPass;
+use crate::{
+    error::{Code, Error, Refusal, Result, server_code},
+    store::{Deletion, Found},
+};
+
+/// Codes that say that the server gave up on a statement in the middle, for want of time or because of a conflict.
+const GAVE_UP: [i32; 3] = [
+    50,  // MaxTimeMSExpired
+    112, // WriteConflict
+    262, // ExceededTimeLimit
+];
+
+/// How long the server may work on a whole batch, and on a piece of one that it gave up on: many times what it takes, and
+/// little enough to be lost on a document that cannot be had. To each is added something for every document.
+const FIRST_TRY: Duration = Duration::from_secs(1);
+const LATER_TRY: Duration = Duration::from_millis(200);
+const A_DOCUMENT: Duration = Duration::from_millis(2);
+
+/// How long a batch may be tried in smaller and smaller pieces. What is not deleted then stays behind.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a reply says.
+#[derive(Debug)]
+enum Reply {
+    /// So many were deleted.
+    Deleted(u64),
+    /// So many were deleted for certain, and perhaps more, when the server gave up.
+    GaveUp(u64, Error),
+    /// Nothing was deleted.
+    Refused(Refusal),
+    /// Some may have been deleted, or the deletions may not last.
+    Unclear(Error),
+}
+
+impl MongoPass {
+    /// Deletes the batch with one statement if that goes well.
+    ///
+    /// A document that somebody's open transaction has changed holds up the statement until its time is over. The batch is
+    /// then halved again and again, so that the others go and only that one stays behind.
+    pub(super) async fn delete_still_due(&mut self, doomed: &[Found], until: DateTime) -> Result<Deletion> {
+        let began = Instant::now();
+        let mut pieces = vec![doomed];
+        let (mut deleted, mut gave_up) = (0, None);
+        while let Some(piece) = pieces.pop() {
+            let patience = if gave_up.is_none() { FIRST_TRY } else { LATER_TRY };
+            match self.delete_piece(piece, until, patience).await {
+                Reply::Deleted(count) => deleted += count,
+                Reply::GaveUp(count, error) => {
+                    debug!(collection = %self.target.collection, documents = piece.len(), %error, "delete given up");
+                    deleted += count;
+                    gave_up = Some(error);
+                    if piece.len() > 1 {
+                        let (first, second) = piece.split_at(piece.len() / 2);
+                        pieces.extend([second, first]);
+                    }
+                }
+                Reply::Refused(refusal) if deleted == 0 && gave_up.is_none() => return Ok(Deletion::Refused(refusal)),
+                Reply::Refused(refusal) => return Ok(Deletion::Uncertain(refusal.into())),
+                Reply::Unclear(error) => return Ok(Deletion::Uncertain(error)),
+            }
+            if gave_up.is_some() && began.elapsed() >= PATIENCE {
+                break;
+            }
+        }
+        Ok(match gave_up {
+            None => Deletion::Done(deleted),
+            Some(error) => Deletion::InPart(deleted, error),
+        })
+    }
+
+    async fn delete_piece(&mut self, piece: &[Found], until: DateTime, patience: Duration) -> Reply {
+        let ids = piece.iter().map(|found| found.id.clone()).collect();
+        let mut statement = doc! { "q": self.target.rule.delete_filter(self.bounds(None, until), ids), "limit": 0 };
+        if self.extensions.delete_hint {
+            // By _id the server reads what was asked for, and nothing else, whatever the dates.
+            statement.insert("hint", doc! { "_id": 1 });
+        }
+        let mut command = doc! {
+            "delete": self.target.collection.as_str(),
+            "deletes": [statement],
+            "ordered": true,
+            // A sweep can never outrun replication.
+            "writeConcern": { "w": "majority" },
+        };
+        if self.extensions.max_time {
+            let documents = u32::try_from(piece.len()).unwrap_or(u32::MAX);
+            let limit = patience + A_DOCUMENT.saturating_mul(documents);
+            command.insert("maxTimeMS", i64::try_from(limit.as_millis()).unwrap_or(i64::MAX));
+        }
+        if self.extensions.collection_uuid
+            && let Some(uuid) = &self.target.uuid
+        {
+            command.insert("collectionUUID", uuid.clone());
+        }
+        let failed = Error::backend(format!("deleting what is due in {}", self.target.collection));
+        match self.database.run_command(command).await {
+            Ok(reply) => judge(&reply, self.target.collection.as_str()),
+            Err(error) if server_code(&error).is_some_and(|code| GAVE_UP.contains(&code)) => {
+                Reply::GaveUp(0, failed(error))
+            }
+            // Even an error the server answered with may follow on some deletions.
+            Err(error) => Reply::Unclear(failed(error)),
+        }
+    }
+}
+
+fn judge(reply: &Document, collection: &str) -> Reply {
+    let codes: Vec<i32> = reply
+        .get_array("writeErrors")
+        .map(|errors| errors.iter().filter_map(|error| error.as_document()?.get_i32("code").ok()).collect())
+        .unwrap_or_default();
+    if codes.contains(&Code::CollectionUuidMismatch.number()) {
+        let why = format!(
+            "{collection} is not the collection that the pass began with: it was dropped, or another was made or renamed \
+             in its place meanwhile; nothing more is deleted"
+        );
+        return Reply::Refused(Refusal::new(Code::CollectionUuidMismatch, why));
+    }
+    let trouble = |meaning: &str, field: &str| Error::Backend {
+        action: format!("deleting what is due in {collection}"),
+        source: mongodb::error::Error::custom(format!("{meaning}: {}", reply.get(field).unwrap_or(&Bson::Null))),
+    };
+    if reply.contains_key("writeConcernError") {
+        let meaning = "the deletions were not acknowledged by a majority";
+        return Reply::Unclear(trouble(meaning, "writeConcernError"));
+    }
+    let count = match reply.get("n") {
+        Some(Bson::Int32(n)) => u64::try_from(*n).ok(),
+        Some(Bson::Int64(n)) => u64::try_from(*n).ok(),
+        _ => None,
+    };
+    let failed = reply.contains_key("writeErrors").then(|| trouble("some deletions failed", "writeErrors"));
+    match (count, failed) {
+        (Some(count), None) => Reply::Deleted(count),
+        (Some(count), Some(error)) if !codes.is_empty() && codes.iter().all(|code| GAVE_UP.contains(code)) => {
+            Reply::GaveUp(count, error)
+        }
+        (_, Some(error)) => Reply::Unclear(error),
+        (None, None) => Reply::Unclear(Error::Unreadable(format!(
+            "the reply to a delete in {collection} has no readable count: {reply}"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_is_a_count_only_if_nothing_speaks_against_it() {
+        let judged = |reply: Document| judge(&reply, "c");
+        assert!(matches!(judged(doc! { "n": 5, "ok": 1.0 }), Reply::Deleted(5)));
+        assert!(matches!(judged(doc! { "n": 5_i64, "ok": 1.0 }), Reply::Deleted(5)));
+        for unclear in [
+            doc! { "ok": 1.0 },
+            doc! { "n": -1, "ok": 1.0 },
+            doc! { "n": 5.0, "ok": 1.0 },
+            doc! { "n": 5, "writeConcernError": { "code": 64 }, "ok": 1.0 },
+            doc! { "n": 5, "writeConcernError": { "code": 50 }, "ok": 1.0 },
+            doc! { "n": 5, "writeErrors": [{ "code": 8 }], "ok": 1.0 },
+            doc! { "n": 5, "writeErrors": [{ "code": 50 }, { "code": 8 }], "ok": 1.0 },
+            doc! { "n": 5, "writeErrors": [], "ok": 1.0 },
+            doc! { "n": 5, "writeErrors": "?", "ok": 1.0 },
+        ] {
+            let text = unclear.to_string();
+            assert!(matches!(judged(unclear), Reply::Unclear(_)), "{text}");
+        }
+        assert!(matches!(judged(doc! { "n": 5, "writeErrors": [{ "code": 50 }] }), Reply::GaveUp(5, _)));
+        assert!(matches!(judged(doc! { "n": 0, "writeErrors": [{ "code": 361 }] }), Reply::Refused(_)));
+    }
+}

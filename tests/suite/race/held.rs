@@ -1,0 +1,77 @@
+//! Documents that an application's open transaction holds while they are to be deleted.
+
+use mongodb::{
+    ClientSession,
+    bson::{DateTime, Document, doc},
+};
+use ttl_index::{Ended, MongoStore, TtlRegistry};
+
+use super::{LATER, assert_adds_up, server_trouble::on_t};
+use crate::support::{TestDatabase, database};
+
+/// A transaction that has changed these documents and is not committed.
+async fn holding(it: &TestDatabase, ids: &[i32], change: Document) -> ClientSession {
+    let mut session = it.client.start_session().await.unwrap();
+    session.start_transaction().await.unwrap();
+    let documents = it.db.collection::<Document>("c");
+    documents.update_many(doc! { "_id": { "$in": ids } }, change).session(&mut session).await.unwrap();
+    session
+}
+
+async fn ids(it: &TestDatabase) -> Vec<i32> {
+    let mut ids: Vec<i32> = it
+        .db
+        .collection::<Document>("c")
+        .distinct("_id", doc! {})
+        .await
+        .unwrap()
+        .iter()
+        .map(|id| id.as_i32().unwrap())
+        .collect();
+    ids.sort_unstable();
+    ids
+}
+
+#[tokio::test]
+async fn documents_that_a_transaction_holds_stay_behind_and_the_others_go() {
+    for supporting in [true, false] {
+        let it = database().await;
+        let ttl = TtlRegistry::open(MongoStore::new(it.db.clone())).await.unwrap();
+        ttl.create_index("c", on_t(supporting)).await.unwrap();
+        let due = (0..1_200).map(|id| doc! { "_id": id, "t": DateTime::from_millis(id.into()) });
+        it.db.collection("c").insert_many(due).await.unwrap();
+        // One of them renews its document, the other only writes beside the date.
+        let mut renewing = holding(&it, &[0, 499], doc! { "$set": { "t": LATER } }).await;
+        let mut touching = holding(&it, &[700], doc! { "$set": { "x": 1 } }).await;
+
+        let report = ttl.sweep("c").await.unwrap();
+        assert_eq!(ids(&it).await, [0, 499, 700], "{report:?}");
+        assert_eq!((report.left, report.changed, report.ended), (3, 0, Ended::Drained), "{report:?}");
+        assert!(report.oldest_due.is_some(), "{report:?}");
+        assert_adds_up(&report, "held");
+
+        renewing.commit_transaction().await.unwrap();
+        touching.commit_transaction().await.unwrap();
+        let report = ttl.sweep("c").await.unwrap();
+        assert_eq!((report.deleted, report.left, report.ended, report.oldest_due), (1, 0, Ended::Drained, None));
+        assert_eq!(ids(&it).await, [0, 499]);
+    }
+}
+
+#[tokio::test]
+async fn a_database_that_gets_nothing_done_is_left_alone() {
+    let it = database().await;
+    let ttl = TtlRegistry::open(MongoStore::new(it.db.clone())).await.unwrap();
+    ttl.create_index("c", on_t(true)).await.unwrap();
+    let due = (0..6).map(|id| doc! { "_id": id, "t": DateTime::from_millis(id.into()) });
+    it.db.collection("c").insert_many(due).await.unwrap();
+    let mut session = holding(&it, &[0, 1, 2, 3, 4, 5], doc! { "$set": { "x": 1 } }).await;
+
+    let report = ttl.sweep("c").batch_size(2).await.unwrap();
+    assert_eq!((report.deleted, report.left, report.ended), (0, 4, Ended::Failed), "{report:?}");
+    assert_adds_up(&report, "stalled");
+    assert!(report.error.is_some());
+
+    session.abort_transaction().await.unwrap();
+    assert_eq!(ttl.sweep("c").await.unwrap().deleted, 6);
+}
