@@ -167,7 +167,7 @@ async fn stored(test: &TestDatabase) -> (i64, Vec<Document>) {
     let registry = test.db.collection::<Document>("ttl_index.registry");
     let found: Vec<Document> = registry.find(doc! {}).await.unwrap().try_collect().await.unwrap();
     let [document] = found.as_slice() else { panic!("not one registry: {found:?}") };
-    assert_eq!(document.get_str("_id"), Ok("registry"));
+    assert_eq!(document.get_str("_id").unwrap(), "registry");
     let entries = document.get_array("indexes").unwrap();
     (document.get_i64("revision").unwrap(), entries.iter().map(|entry| entry.as_document().unwrap().clone()).collect())
 }

@@ -88,7 +88,7 @@ async fn profiled(db: &Database, pass: ttl_index::Sweep) -> (SweepReport, Work) 
     let ops = doc! { "ns": namespace, "op": { "$in": ["query", "getmore", "remove"] } };
     let sums = profile.aggregate([doc! { "$match": ops }, doc! { "$group": group }]).await.unwrap();
     let sums: Vec<Document> = sums.try_collect().await.unwrap();
-    let of = |kind: &str| sums.iter().find(|sum| sum.get_str("_id") == Ok(kind)).cloned().unwrap_or_default();
+    let of = |kind: &str| sums.iter().find(|sum| sum.get_str("_id").unwrap() == kind).cloned().unwrap_or_default();
     let read = |kind: &str| {
         let of = of(kind);
         Read { keys: number(&of, "keys"), documents: number(&of, "documents"), statements: number(&of, "statements") }

@@ -124,7 +124,7 @@ async fn reading_a_whole_collection_is_not_cut_off() {
     let it = database_with(move |options| {
         options.command_event_handler = Some(EventHandler::callback(move |event| {
             if let CommandEvent::Started(started) = event
-                && started.command.get_str("find") == Ok("c")
+                && started.command.get_str("find").is_ok_and(|name| name == "c")
             {
                 seen.lock().unwrap().push(started.command);
             }

@@ -61,7 +61,7 @@ async fn ttl_063_compound_or_special_index() {
         play.until_prose("explain shows an index scan; a hint may be used").await;
         assert!(!queries.is_empty());
         for query in queries {
-            assert_eq!(query.get_str("planSummary"), Ok("IXSCAN { time: 1 }"), "{query}");
+            assert_eq!(query.get_str("planSummary").unwrap(), "IXSCAN { time: 1 }", "{query}");
         }
         play.finish().await;
     }
@@ -110,7 +110,7 @@ async fn ttl_139_connection_failure_or_retry() {
     play.ttl.sweep("c").await.unwrap();
     for name in ["find", "delete"] {
         let of_c: Vec<Document> =
-            wire.commands(name).into_iter().filter(|command| command.get_str(name) == Ok("c")).collect();
+            wire.commands(name).into_iter().filter(|command| command.get_str(name).is_ok_and(|it| it == "c")).collect();
         assert!(!of_c.is_empty() && of_c.iter().all(|command| command.contains_key("maxTimeMS")), "{of_c:?}");
     }
 }
@@ -169,11 +169,11 @@ async fn ttl_157_sharded() {
     play.until("backend").await;
     play.finish().await;
     let deletes: Vec<Document> =
-        wire.commands("delete").into_iter().filter(|it| it.get_str("delete") == Ok("c")).collect();
+        wire.commands("delete").into_iter().filter(|it| it.get_str("delete").is_ok_and(|it| it == "c")).collect();
     assert_eq!(deletes.len(), 1, "{deletes:?}");
     let statement = deletes[0].get_array("deletes").unwrap()[0].as_document().unwrap();
     // One document at a time would have to be found by the shard key.
-    assert_eq!(statement.get_i32("limit"), Ok(0), "{statement}");
+    assert_eq!(statement.get_i32("limit").unwrap(), 0, "{statement}");
     let filter = statement.get_document("q").unwrap();
     let ids = filter.get_document("_id").and_then(|ids| ids.get_array("$in")).unwrap();
     assert_eq!(ids, &[Bson::Int32(1), Bson::Double(1.5)]);

@@ -178,7 +178,8 @@ async fn ttl_113_memory_or_big_documents() {
     let report = play.ttl.sweep("c").max_batches(2).await.unwrap();
     assert_eq!((report.batches, report.ended), (2, Ended::LimitReached), "{report:?}");
     // The first two statements on the collection are one find and one delete, and the find handed over a batch.
-    let of_c = |command: &Document| ["find", "delete"].iter().any(|name| command.get_str(name) == Ok("c"));
+    let of_c =
+        |command: &Document| ["find", "delete"].iter().any(|name| command.get_str(name).is_ok_and(|it| it == "c"));
     let statements: Vec<String> = wire
         .all()
         .iter()

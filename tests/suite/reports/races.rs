@@ -25,7 +25,7 @@ async fn ttl_073_race_with_update() {
 async fn ttl_075_race_with_update() {
     for mut play in Play::both("TTL-075").await {
         play.until_prose("v == 2").await;
-        assert_eq!(play.place.find("c", "k").await.unwrap().get_i32("v"), Ok(2));
+        assert_eq!(play.place.find("c", "k").await.unwrap().get_i32("v").unwrap(), 2);
         play.finish().await;
     }
 }
