@@ -3,6 +3,7 @@
 use mongodb::bson::{Binary, Bson, DateTime, Document, doc, oid::ObjectId};
 
 use crate::{
+    error::{Code, Refusal},
     expiry::Rule,
     index::{Definition, TtlIndex},
 };
@@ -64,6 +65,21 @@ pub(crate) struct Broken {
 }
 
 impl Entry {
+    /// Refuses a collection that is not the one the index was made for.
+    pub(crate) fn check_identity(&self, found: Option<&Binary>) -> Result<(), Refusal> {
+        match (&self.uuid, found) {
+            (Some(expected), Some(found)) if expected != found => Err(Refusal::new(
+                Code::CollectionUuidMismatch,
+                format!(
+                    "{0} is not the collection that the TTL index {1} was made for: it was dropped and made again, or \
+                     another was renamed to {0}. Nothing is deleted; make the TTL index again if it shall hold here",
+                    self.definition.collection, self.definition.name
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+
     pub(crate) fn to_document(&self) -> Document {
         let mut document = doc! { "id": self.id, "collection": self.definition.collection.as_str() };
         document.extend(self.definition.to_spec());

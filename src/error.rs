@@ -128,6 +128,13 @@ pub enum Error {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 
+    /// The file of an embedded store is in use.
+    #[error("{path} is in use by another process or handle; an embedded file belongs to one process at a time")]
+    InUse {
+        /// The file.
+        path: String,
+    },
+
     /// The backend compares or deletes in another way than MongoDB, so that a sweep could delete the wrong documents.
     /// Nothing was deleted.
     #[error("this backend is not swept: {0}")]

@@ -1,11 +1,28 @@
 //! TTL indexes with Firestore's rules and MongoDB's API, for MongoDB and for backends that speak its protocol.
 //!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), ttl_index::Error> {
+//! use std::time::Duration;
+//! use ttl_index::{EmbeddedStore, TtlIndex, TtlRegistry, bson::{DateTime, doc}};
+//!
+//! let store = EmbeddedStore::in_memory()?; // or MongoStore::new(client.database("app"))
+//! let ttl = TtlRegistry::open(store.clone()).await?;
+//! ttl.create_index("sessions", TtlIndex::on("expireAt").expire_after(Duration::ZERO)).await?;
+//!
+//! store.collection("sessions").insert_one(doc! { "expireAt": DateTime::now() }).await?;
+//! let report = ttl.sweep("sessions").await?;
+//! println!("{} deleted, {}", report.deleted, report.ended);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! A [`TtlRegistry`] holds the TTL indexes of a database: one on a collection, 500 in the database. A
 //! [`sweep`](TtlRegistry::sweep) deletes what has expired, in batches, at a rate, and says what it did and what it left.
 //!
 //! # A map of this crate
 //!
-//! | module | what it decides or does | may use |
+//! | module (private) | what it decides or does | may use |
 //! |---|---|---|
 //! | `error`, `namespace`, `number`, `clock` | words that everything shares | |
 //! | `index` | a TTL index as it is written and as it is checked | `error`, `namespace`, `number` |
@@ -16,7 +33,7 @@
 //! | `pacing` | how fast a sweep may go | |
 //! | `sweep` | one pass | `registry`, `store`, `expiry`, `pacing` |
 //!
-//! The arrows point one way, which `tests/architecture.rs` holds. `docs/tour.md` walks through the code.
+//! A module uses none that stands below it, which `tests/architecture.rs` holds. `docs/tour.md` walks through the code.
 //!
 //! # Features
 //!

@@ -72,10 +72,14 @@ impl TtlRegistry {
     ///
     /// # Errors
     ///
-    /// Refused with [`Code::IndexNotFound`] if the collection has no TTL index.
+    /// Refused if the collection has no TTL index, or one that a sweep would not go by:
+    /// [`Code::CollectionUuidMismatch`] if the collection is not the one that the index was made for.
     pub async fn rule(&self, collection: impl AsRef<str>) -> Result<Rule> {
         let collection = CollectionName::parse(collection.as_ref())?;
-        Ok(Snapshot::load(&*self.store).await?.entry(&collection)?.rule.clone())
+        let snapshot = Snapshot::load(&*self.store).await?;
+        let entry = snapshot.entry(&collection)?;
+        entry.check_identity(self.store.inspect(&collection).await?.uuid.as_ref())?;
+        Ok(entry.rule.clone())
     }
 }
 

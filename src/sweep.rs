@@ -82,7 +82,7 @@ impl Default for Options {
 }
 
 impl Sweep {
-    /// Documents in a batch, 1 to 100,000; 500 by default.
+    /// Documents in a batch, 1 to 100,000; 500 by default. With a rate, never more than a second's worth.
     pub fn batch_size(mut self, documents: u32) -> Self {
         self.options.batch_size = documents;
         self
@@ -100,7 +100,8 @@ impl Sweep {
         self
     }
 
-    /// The most documents a second, above 0; no limit by default.
+    /// The most documents a second, above 0; no limit by default. A batch goes through as a whole and is paid for
+    /// afterwards; time that passes unused is not saved up.
     pub fn rate(mut self, documents_per_second: f64) -> Self {
         self.options.rate = Some(documents_per_second);
         self
@@ -132,6 +133,13 @@ impl fmt::Debug for Sweep {
 }
 
 impl Options {
+    /// A batch goes through as a whole: more than a second's worth would be a burst.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // the cast saturates, and the rate is above 0
+    fn documents_in_batch(&self) -> u32 {
+        let second = self.rate.map_or(u32::MAX, |rate| rate.ceil() as u32);
+        self.batch_size.min(second).max(1)
+    }
+
     fn check(&self) -> Result<(), Refusal> {
         let refuse = |what: String| Err(Refusal::new(Code::BadValue, what));
         if !(1..=MAX_BATCH).contains(&self.batch_size) {

@@ -10,7 +10,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
     ("clock", &[]),
     ("index", &["error", "namespace", "number"]),
     ("expiry", &["error", "index", "number"]),
-    ("entry", &["expiry", "index"]),
+    ("entry", &["error", "expiry", "index"]),
     ("store", &["clock", "entry", "error", "expiry", "namespace", "number"]),
     ("pacing", &[]),
     ("registry", &["entry", "error", "expiry", "index", "namespace", "store"]),

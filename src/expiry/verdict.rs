@@ -8,7 +8,7 @@ use mongodb::bson::DateTime;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Verdict {
-    /// Whether a sweep would delete the document now.
+    /// Whether the document has expired by the rule, so that a sweep by it deletes the document.
     pub due: bool,
     /// The earliest date at the field plus `expireAfterSeconds`; none if the document never expires as it stands.
     pub expires_at: Option<DateTime>,

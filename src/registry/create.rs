@@ -227,7 +227,7 @@ impl Relation {
                 Code::IndexOptionsConflict,
                 format!(
                     "An equivalent index already exists with the same name but different options; \
-                     modify its period, or ask for or_modify. {both}"
+                     modify its period instead. {both}"
                 ),
             ),
             Relation::OtherName => (

@@ -37,7 +37,8 @@ const STATEMENT_LIMIT: Duration = Duration::from_secs(60);
 ///
 /// # Assumptions
 ///
-/// The user may read, write and index the collections, and list them. Reads go to the primary, whatever the client
+/// The user may read, write and index the collections, list them, and make and drop collections named `ttl_index.…`: before
+/// the first deletion a scratch collection `ttl_index.probe.<id>` is made and dropped. Reads go to the primary, whatever the client
 /// prefers.
 ///
 /// ```no_run

@@ -63,6 +63,14 @@ struct Again {
     there: u64,
 }
 
+/// Ready at the instant; never if there is none.
+async fn until(end: Option<Instant>) {
+    match end {
+        Some(end) => tokio::time::sleep_until(end).await,
+        None => std::future::pending().await,
+    }
+}
+
 struct Sweeping<'a> {
     store: &'a dyn Store,
     entry: &'a Entry,
@@ -118,20 +126,22 @@ impl<'a> Sweeping<'a> {
 
     async fn batches(&mut self, pass: &mut dyn Pass, cutoff: DateTime, mut revision: Option<i64>) -> Result<Ended> {
         let mut bucket = self.options.rate.map(Bucket::per_second);
+        let end = self.options.max_time.and_then(|most| self.started.checked_add(most));
         loop {
-            if self.limit_reached() {
-                return Ok(Ended::LimitReached);
-            }
             // The wait comes before the look: nothing waits between being found and being deleted.
             if let Some(bucket) = &bucket {
                 tokio::select! {
                     biased;
                     () = self.stop.cancelled() => {}
+                    () = until(end) => {}
                     () = bucket.ready() => {}
                 }
             }
             if self.stop.is_cancelled() {
                 return Ok(Ended::Cancelled);
+            }
+            if self.limit_reached() {
+                return Ok(Ended::LimitReached);
             }
             let current = self.store.revision().await?;
             if current != revision {
@@ -176,7 +186,7 @@ impl<'a> Sweeping<'a> {
         if !self.moved.is_empty() {
             return Ok((std::mem::take(&mut self.moved), false));
         }
-        Ok((pass.find(&self.position, self.options.batch_size).await?, pass.ordered()))
+        Ok((pass.find(&self.position, self.options.documents_in_batch()).await?, pass.ordered()))
     }
 
     fn limit_reached(&self) -> bool {
@@ -213,19 +223,7 @@ impl<'a> Sweeping<'a> {
             return Ok(None);
         }
         collection.kind.check(&definition.collection)?;
-        if let (Some(expected), Some(found)) = (&self.entry.uuid, &collection.uuid)
-            && expected != found
-        {
-            return Err(Refusal::new(
-                Code::CollectionUuidMismatch,
-                format!(
-                    "{0} is not the collection that the TTL index {1} was made for: it was dropped and made again, or \
-                     another was renamed to {0}. Nothing is deleted; make the TTL index again if it shall hold here",
-                    definition.collection, definition.name
-                ),
-            )
-            .into());
-        }
+        self.entry.check_identity(collection.uuid.as_ref())?;
         if let (None, Some(uuid)) = (&self.entry.uuid, &collection.uuid) {
             // The collection appears for the first time: from now on it is the one that is meant.
             let fields = doc! { "collectionUUID": uuid.clone() };

@@ -69,3 +69,19 @@ async fn arrays_nested_paths_and_partial_filters_are_swept_by_the_rule() {
         assert_eq!(place.count("c").await, 3);
     }
 }
+
+/// On a paused clock, which the embedded store's threads do not move.
+#[tokio::test(start_paused = true)]
+async fn waiting_for_the_rate_ends_with_the_time_allowed() {
+    let place = Place::embedded();
+    let ttl = place.registry().await;
+    ttl.create_index("c", index()).await.unwrap();
+    place.insert("c", expired(0..1000)).await;
+    let began = tokio::time::Instant::now();
+    let report = ttl.sweep("c").rate(10.0).max_time(Duration::from_millis(2500)).await.unwrap();
+    // A second's worth at once, at 0, 1 and 2 seconds.
+    assert_eq!((report.deleted, report.batches, report.ended), (30, 3, Ended::LimitReached), "{report:?}");
+    assert_eq!(began.elapsed(), Duration::from_millis(2500));
+    let report = ttl.sweep("c").rate(0.001).max_time(Duration::from_secs(1)).await.unwrap();
+    assert_eq!((report.deleted, report.batches, report.ended), (1, 1, Ended::LimitReached), "{report:?}");
+}

@@ -61,7 +61,7 @@ pub(crate) enum Command {
     },
     /// Say of documents whether they are due, when they expire, and why
     Explain(Explain),
-    /// Delete what is due: one bounded pass over each collection
+    /// Delete what is due: one pass over each collection, until it is drained or a limit is reached
     Sweep(Sweep),
     /// Insert documents from JSON Lines, in pages of 200
     Import {
@@ -90,9 +90,9 @@ pub(crate) struct Create {
     pub(crate) collection: String,
     /// The path of the field that holds the date
     pub(crate) field: String,
-    /// How long after its date a document expires: 90, 90s, 36h, 30d
-    #[arg(long, value_name = "D", value_parser = time::duration, allow_hyphen_values = true, default_value = "0s")]
-    pub(crate) expire_after: Duration,
+    /// How long after its date a document expires: 90, 90s, 36h, 30d; at its date by default
+    #[arg(long, value_name = "D", value_parser = time::duration, allow_hyphen_values = true)]
+    pub(crate) expire_after: Option<Duration>,
     /// Only documents matching this filter expire
     #[arg(long, value_name = "JSON", value_parser = json::document)]
     pub(crate) partial_filter: Option<Document>,
@@ -103,7 +103,7 @@ pub(crate) struct Create {
     #[arg(long)]
     pub(crate) no_supporting_index: bool,
     /// Change the period if the same index is there with another one
-    #[arg(long)]
+    #[arg(long, requires = "expire_after")]
     pub(crate) or_modify: bool,
 }
 

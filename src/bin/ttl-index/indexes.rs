@@ -9,8 +9,9 @@ use super::{args::Create, failure::DONE, output, target::Target};
 
 pub(crate) async fn create(args: Create, uri: Option<&str>, json: bool) -> anyhow::Result<u8> {
     let registry = Target::open_or_make(uri).await?.registry().await?;
-    let mut index =
-        TtlIndex::on(args.field).expire_after(args.expire_after).supporting_index(!args.no_supporting_index);
+    let mut index = TtlIndex::on(args.field)
+        .expire_after(args.expire_after.unwrap_or_default())
+        .supporting_index(!args.no_supporting_index);
     if let Some(filter) = args.partial_filter {
         index = index.partial_filter(filter);
     }

@@ -21,6 +21,11 @@ pub(crate) fn line(text: impl std::fmt::Display) -> anyhow::Result<()> {
     writeln!(io::stdout().lock(), "{text}").context("writing to standard output")
 }
 
+/// Says something on stderr, to whom it may concern.
+pub(crate) fn note(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
 /// Prints TTL indexes, as a table or as a JSON document each.
 pub(crate) fn indexes(indexes: &[IndexInfo], json: bool) -> anyhow::Result<()> {
     if json {

@@ -74,6 +74,7 @@ fn outcome(report: &SweepReport) -> u8 {
         failure::print(&format!("sweeping {}: {}", report.collection, failure::chain(error)));
     }
     match report.ended {
+        Ended::Failed if report.error.as_ref().is_some_and(|error| error.refusal().is_some()) => REFUSED,
         Ended::Failed => FAILED,
         Ended::Drained if report.oldest_due.is_none() => DONE,
         _ => LEFT_BEHIND,
@@ -103,17 +104,17 @@ fn report_json(report: &SweepReport) -> Value {
 
 fn in_words(report: &SweepReport) -> String {
     let mut parts = vec![format!(
-        "{} ({}): {}; {} of {} due documents deleted in {} batches, with dates up to {}",
+        "{} ({}): {}; {} deleted of {} found due, with dates up to {}; batches: {}",
         report.collection,
         report.index,
         report.ended.as_str().replace('_', " "),
         report.deleted,
         report.found,
-        report.batches,
         time::show(report.cutoff),
+        report.batches,
     )];
     for (count, what) in [
-        (report.changed, "changed meanwhile"),
+        (report.changed, "changed, or deleted by others, meanwhile"),
         (report.uncertain, "gone after a lost reply"),
         (report.left, "could not be deleted"),
         (report.disputed, "due to the backend but not to the rule, and kept"),
@@ -141,6 +142,12 @@ fn stop_on_signal() -> anyhow::Result<CancellationToken> {
             _ = terminate.recv() => {}
         }
         stopping.cancel();
+        output::note("stopping after the batch under way; once more stops at once");
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        std::process::exit(i32::from(FAILED));
     });
     Ok(stop)
 }
@@ -150,7 +157,7 @@ fn stop_on_signal() -> anyhow::Result<CancellationToken> {
     let stop = CancellationToken::new();
     let stopping = stop.clone();
     tokio::spawn(async move {
-        if tokio::signal::ctrl_c().await.context("listening for Ctrl-C").is_ok() {
+        if tokio::signal::ctrl_c().await.is_ok() {
             stopping.cancel();
         }
     });

@@ -65,18 +65,14 @@ const WRITING: &str = "writing the embedded store";
 
 impl Tables {
     pub(super) fn open(path: &Path) -> Result<Self> {
-        let database = Database::create(path).map_err(|error| {
-            let action = match error {
-                redb::DatabaseError::DatabaseAlreadyOpen => format!(
-                    "opening {}: it is in use by another process or handle; an embedded file belongs to one process \
-                     at a time",
-                    path.display()
-                ),
-                _ => format!("opening {}", path.display()),
-            };
-            Error::embedded(action)(error)
-        })?;
-        Self::ready(database)
+        let opening = format!("opening {}", path.display());
+        // The engine takes what it reads for what it wrote, and panics on a damaged file.
+        match std::panic::catch_unwind(|| Database::create(path)) {
+            Ok(Ok(database)) => Self::ready(database),
+            Ok(Err(redb::DatabaseError::DatabaseAlreadyOpen)) => Err(Error::InUse { path: path.display().to_string() }),
+            Ok(Err(error)) => Err(Error::embedded(opening)(error)),
+            Err(_) => Err(Error::embedded(opening)("the file is damaged")),
+        }
     }
 
     pub(super) fn in_memory() -> Result<Self> {

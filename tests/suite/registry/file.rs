@@ -68,3 +68,21 @@ async fn a_file_that_another_process_holds_is_refused_clearly() {
     assert!(process.wait().await.unwrap().success());
     EmbeddedStore::open(&path).unwrap();
 }
+
+#[tokio::test]
+async fn a_damaged_file_is_an_error_and_no_panic() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store");
+    {
+        let store = EmbeddedStore::open(&path).unwrap();
+        let documents = (0..1000).map(|id| doc! { "_id": id, "t": DateTime::now(), "x": "x".repeat(100) });
+        store.collection("c").insert_many(documents).await.unwrap();
+    }
+    let mut bytes = std::fs::read(&path).unwrap();
+    for at in (4096..bytes.len()).step_by(97) {
+        bytes[at] ^= 0xFF;
+    }
+    std::fs::write(&path, bytes).unwrap();
+    let refused = EmbeddedStore::open(&path).unwrap_err().to_string();
+    assert!(refused.starts_with("opening ") && refused.contains("store"), "{refused}");
+}
