@@ -2,10 +2,10 @@
 
 mod closing;
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use mongodb::bson::{Bson, DateTime, doc};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
@@ -113,14 +113,19 @@ impl<'a> Sweeping<'a> {
             }
             // The wait comes before the look: nothing waits between being found and being deleted.
             if let Some(bucket) = &bucket {
+                let time_is_up = sleep(self.time_left().unwrap_or(Duration::MAX));
                 tokio::select! {
                     biased;
                     () = self.stop.cancelled() => {}
+                    () = time_is_up => {}
                     () = bucket.ready() => {}
                 }
             }
             if self.stop.is_cancelled() {
                 return Ok(Ended::Cancelled);
+            }
+            if self.limit_reached() {
+                return Ok(Ended::LimitReached);
             }
             let current = self.store.revision().await?;
             if current != revision {
@@ -170,7 +175,12 @@ impl<'a> Sweeping<'a> {
 
     fn limit_reached(&self) -> bool {
         self.options.max_batches.is_some_and(|most| self.progress.batches >= most)
-            || self.options.max_time.is_some_and(|most| self.started.elapsed() >= most)
+            || self.time_left().is_some_and(|left| left.is_zero())
+    }
+
+    /// How long new batches may still begin, if there is a limit.
+    fn time_left(&self) -> Option<Duration> {
+        self.options.max_time.map(|most| most.saturating_sub(self.started.elapsed()))
     }
 
     /// A rule that is no longer in force is no failure; anything else is.

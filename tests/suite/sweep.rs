@@ -69,3 +69,20 @@ async fn arrays_nested_paths_and_partial_filters_are_swept_by_the_rule() {
         assert_eq!(place.count("c").await, 3);
     }
 }
+
+/// What a rate makes a pass wait for, a limit of time cuts off: no batch begins behind it.
+#[tokio::test]
+async fn a_pass_does_not_wait_for_its_rate_beyond_its_time() {
+    for place in Place::all().await {
+        let ttl = place.registry().await;
+        ttl.create_index("c", index()).await.unwrap();
+        place.insert("c", expired(0..10)).await;
+        for (rate, deleted) in [(1e-300, 2), (2.0, 4)] {
+            let pass = ttl.sweep("c").batch_size(2).rate(rate).max_time(Duration::from_millis(500));
+            let report = tokio::time::timeout(Duration::from_secs(60), pass.into_future()).await.unwrap().unwrap();
+            assert_eq!((report.deleted, report.ended), (2, Ended::LimitReached), "{report:?}");
+            assert!(report.oldest_due.is_some(), "{report:?}");
+            assert_eq!(place.count("c").await, 10 - deleted);
+        }
+    }
+}
