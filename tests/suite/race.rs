@@ -4,6 +4,7 @@
 
 mod changed_rule;
 mod faults;
+mod lost_answers;
 mod odd_documents;
 mod server_trouble;
 
