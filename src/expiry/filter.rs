@@ -35,12 +35,16 @@ impl Rule {
 
     /// What a query must return for the rule to judge a document: `_id`, the field, and the filter's fields.
     ///
-    /// First components only: a projection of both `a` and `a.b` is refused by some backends.
+    /// First components only: a projection of both `a` and `a.b` is refused by some backends. Empty, which stands for the
+    /// whole document, if one of them is empty: no projection can name that.
     pub(crate) fn projection(&self) -> Document {
         let mut projection = doc! { "_id": 1 };
         let fields = self.partial().map(|partial| partial.fields()).unwrap_or_default();
         for field in std::iter::once(self.field().as_str()).chain(fields) {
             let first = field.split('.').next().unwrap_or(field);
+            if first.is_empty() {
+                return Document::new();
+            }
             projection.insert(first, 1);
         }
         projection

@@ -6,10 +6,10 @@ use futures_util::{FutureExt, future::BoxFuture};
 use mongodb::bson::{Document, doc, oid::ObjectId};
 use tracing::{info, warn};
 
-use super::{IndexInfo, Slot, Snapshot, TtlRegistry, modify, supporting};
+use super::{IndexInfo, Slot, Snapshot, TtlRegistry, drop::drop_supporting, modify, supporting};
 use crate::{
     entry::{Entry, IndexState},
-    error::{Code, Refusal, Result},
+    error::{Code, Error, Refusal, Result},
     expiry::Rule,
     index::{Definition, TtlIndex, same_filter},
     store::{Change, Collection, Kind, MAX_INDEXES, Store},
@@ -96,8 +96,8 @@ async fn create(store: &dyn Store, definition: Definition, or_modify: bool) -> R
         // instead of an index that nobody knows.
         if store.change_registry(Change::Add(entry.to_document())).await? {
             let finished = finish(store, entry.clone(), plan).await;
-            if finished.is_err() {
-                undo(store, &entry).await;
+            if let Err(error) = &finished {
+                undo(store, &entry, error).await;
             }
             return finished;
         }
@@ -160,9 +160,18 @@ async fn finish(store: &dyn Store, mut entry: Entry, plan: supporting::Plan) -> 
     Ok(IndexInfo::of(&entry))
 }
 
-/// Takes the entry of a failed creation back. If that fails too, it stays `CREATING`, to be finished or dropped.
-async fn undo(store: &dyn Store, entry: &Entry) {
-    if let Err(error) = store.change_registry(Change::Remove { entry: entry.id }).await {
+/// Takes a failed creation back, first the supporting index and then the entry. If that fails too, the entry stays
+/// `CREATING`, to be finished or dropped: without it nobody would know whose the index is.
+async fn undo(store: &dyn Store, entry: &Entry, after: &Error) {
+    let conflicts = [Code::IndexOptionsConflict, Code::IndexKeySpecsConflict].map(|code| Some(code.number()));
+    let undone = async {
+        // An index that stood in the way is somebody else's.
+        if !conflicts.contains(&after.code()) {
+            drop_supporting(store, entry).await?;
+        }
+        store.change_registry(Change::Remove { entry: entry.id }).await
+    };
+    if let Err(error) = undone.await {
         warn!(collection = %entry.definition.collection, %error, "a failed creation could not be taken back");
     }
 }

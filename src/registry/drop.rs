@@ -53,7 +53,9 @@ impl TtlRegistry {
     /// # Errors
     ///
     /// Refused with [`Code::IndexNotFound`] if the collection has no such TTL index. If the supporting index cannot be
-    /// dropped the error says so; the TTL index is gone then.
+    /// dropped the error says so; the TTL index is gone then. So it is, and the supporting index stays behind as an
+    /// ordinary one under its name in [`IndexInfo::supporting_index`](crate::IndexInfo), if the process is killed between
+    /// the two.
     pub fn drop_index(&self, collection: impl Into<String>, index: impl Into<IndexRef>) -> DropIndex<'_> {
         DropIndex { registry: self, collection: collection.into(), index: index.into() }
     }
@@ -125,7 +127,7 @@ fn same_key(a: &Document, b: &Document) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(same)
 }
 
-async fn drop_supporting(store: &dyn Store, entry: &Entry) -> Result<()> {
+pub(super) async fn drop_supporting(store: &dyn Store, entry: &Entry) -> Result<()> {
     let Some(index) = entry.supporting.as_ref().filter(|index| index.created) else { return Ok(()) };
     let seen = store.inspect(&entry.definition.collection).await?;
     // In a collection that was re-created under the name, an index of this name is somebody else's.

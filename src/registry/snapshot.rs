@@ -1,6 +1,8 @@
 //! The registry, read whole and understood.
 
-use mongodb::bson::Bson;
+use std::collections::HashMap;
+
+use mongodb::bson::{Bson, oid::ObjectId};
 
 use crate::{
     entry::{Broken, Entry},
@@ -41,7 +43,8 @@ impl Snapshot {
             Some(Err(broken)) => Ok(Slot::Broken(broken)),
             None => Err(unreadable("entry")),
         };
-        Ok(Self { revision: Some(revision), slots: entries.iter().map(slot).collect::<Result<_>>()? })
+        let slots = entries.iter().map(slot).collect::<Result<_>>()?;
+        Ok(Self { revision: Some(revision), slots: without_ambiguity(slots) })
     }
 
     /// The entry of a collection, if it can be swept by.
@@ -58,7 +61,42 @@ impl Snapshot {
     }
 }
 
+/// Two entries of one collection, or with one identity, as an edit by hand can leave them: which is meant is not guessed.
+fn without_ambiguity(slots: Vec<Slot>) -> Vec<Slot> {
+    let (mut collections, mut ids) = (HashMap::new(), HashMap::new());
+    for slot in &slots {
+        *collections.entry(slot.collection().to_owned()).or_insert(0) += 1;
+        *ids.entry(slot.id()).or_insert(0) += 1;
+    }
+    let several = |slot: Slot| {
+        // A change goes by the identity and would hit both.
+        let shared_id = slot.id().is_some() && ids[&slot.id()] > 1;
+        let why = match (shared_id, collections[slot.collection()] > 1) {
+            (true, _) => "another entry has the same identity; mend the registry by hand",
+            (false, true) => "another entry is for the same collection",
+            (false, false) => return slot,
+        };
+        let id = slot.id().filter(|_| !shared_id);
+        Slot::Broken(Box::new(match slot {
+            Slot::Good(entry) => {
+                let Entry { definition, .. } = *entry;
+                let (collection, key) = (definition.collection.to_string(), definition.key());
+                Broken { id, collection, name: definition.name, key, why: why.to_owned() }
+            }
+            Slot::Broken(broken) => Broken { id, ..*broken },
+        }))
+    };
+    slots.into_iter().map(several).collect()
+}
+
 impl Slot {
+    fn id(&self) -> Option<ObjectId> {
+        match self {
+            Slot::Good(entry) => Some(entry.id),
+            Slot::Broken(broken) => broken.id,
+        }
+    }
+
     pub(crate) fn collection(&self) -> &str {
         match self {
             Slot::Good(entry) => entry.definition.collection.as_str(),

@@ -7,10 +7,10 @@ mod tables;
 
 pub use collection::{Documents, EmbeddedCollection};
 
-use std::{fmt, path::Path, sync::Arc};
+use std::{fmt, fs, path::Path, sync::Arc};
 
 use futures_util::{FutureExt, future::BoxFuture};
-use mongodb::bson::{DateTime, Document};
+use mongodb::bson::{DateTime, Document, oid::ObjectId};
 
 use self::{pass::EmbeddedPass, tables::Tables};
 use super::{Change, Collection, Kind, Pass, PhysicalIndex, Store, Target, sealed};
@@ -66,7 +66,11 @@ impl EmbeddedStore {
     ///
     /// If another process has it open, or it cannot be read as a store.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Ok(Self { tables: Arc::new(Tables::open(path.as_ref())?), clock: None })
+        let path = path.as_ref();
+        if !path.exists() {
+            make(path);
+        }
+        Ok(Self { tables: Arc::new(Tables::open(path)?), clock: None })
     }
 
     /// A store that is gone with its last handle.
@@ -88,6 +92,20 @@ impl EmbeddedStore {
     pub fn collection(&self, name: impl Into<String>) -> EmbeddedCollection {
         EmbeddedCollection::new(self.tables.clone(), name.into())
     }
+}
+
+/// Makes an empty store beside the path and then links it there, so that a process killed in the making leaves no file
+/// that can never be opened.
+///
+/// Whatever goes wrong is left for opening the path to find, and to tell.
+fn make(path: &Path) {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".making-{}", ObjectId::new().to_hex()));
+    if Tables::open(beside.as_ref()).map(drop).is_ok() {
+        // Not renamed: that would replace the file of a process that was quicker.
+        let _ = fs::hard_link(&beside, path);
+    }
+    let _ = fs::remove_file(&beside);
 }
 
 impl fmt::Debug for EmbeddedStore {

@@ -2,10 +2,10 @@
 
 mod closing;
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use mongodb::bson::{Bson, DateTime, doc};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
@@ -63,14 +63,6 @@ struct Again {
     there: u64,
 }
 
-/// Ready at the instant; never if there is none.
-async fn until(end: Option<Instant>) {
-    match end {
-        Some(end) => tokio::time::sleep_until(end).await,
-        None => std::future::pending().await,
-    }
-}
-
 struct Sweeping<'a> {
     store: &'a dyn Store,
     entry: &'a Entry,
@@ -126,14 +118,14 @@ impl<'a> Sweeping<'a> {
 
     async fn batches(&mut self, pass: &mut dyn Pass, cutoff: DateTime, mut revision: Option<i64>) -> Result<Ended> {
         let mut bucket = self.options.rate.map(Bucket::per_second);
-        let end = self.options.max_time.and_then(|most| self.started.checked_add(most));
         loop {
             // The wait comes before the look: nothing waits between being found and being deleted.
             if let Some(bucket) = &bucket {
+                let time_is_up = sleep(self.time_left().unwrap_or(Duration::MAX));
                 tokio::select! {
                     biased;
                     () = self.stop.cancelled() => {}
-                    () = until(end) => {}
+                    () = time_is_up => {}
                     () = bucket.ready() => {}
                 }
             }
@@ -191,7 +183,12 @@ impl<'a> Sweeping<'a> {
 
     fn limit_reached(&self) -> bool {
         self.options.max_batches.is_some_and(|most| self.progress.batches >= most)
-            || self.options.max_time.is_some_and(|most| self.started.elapsed() >= most)
+            || self.time_left().is_some_and(|left| left.is_zero())
+    }
+
+    /// How long new batches may still begin, if there is a limit.
+    fn time_left(&self) -> Option<Duration> {
+        self.options.max_time.map(|most| most.saturating_sub(self.started.elapsed()))
     }
 
     /// A rule that is no longer in force is no failure; anything else is.

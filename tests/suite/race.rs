@@ -5,6 +5,7 @@
 mod changed_rule;
 mod faults;
 mod held;
+mod lost_answers;
 mod odd_documents;
 mod server_trouble;
 

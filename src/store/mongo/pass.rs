@@ -5,7 +5,7 @@ mod delete;
 use futures_util::{FutureExt, TryStreamExt, future::BoxFuture};
 use mongodb::{
     Collection, Cursor, Database,
-    bson::{Bson, DateTime, Document, RawDocumentBuf, doc},
+    bson::{Bson, DateTime, Document, RawBsonRef, RawDocument, RawDocumentBuf, doc},
     options::Hint,
 };
 
@@ -30,12 +30,14 @@ pub(super) struct MongoPass {
     /// Without an index to walk there is one cursor for the whole pass: every `find` anew would read the collection
     /// from its start.
     cursor: Option<Cursor<RawDocumentBuf>>,
+    /// The first document that was found and cannot be named in a query, so that it is passed over.
+    unnamable: Option<Error>,
 }
 
 impl MongoPass {
     pub(super) fn new(database: Database, target: Target, extensions: Extensions) -> Self {
         let documents = database.collection(target.collection.as_str());
-        Self { database, documents, target, extensions, cursor: None }
+        Self { database, documents, target, extensions, cursor: None, unnamable: None }
     }
 
     fn bounds(&self, from: Option<DateTime>, until: DateTime) -> Bounds {
@@ -55,23 +57,35 @@ impl MongoPass {
         while bytes < IDS_LIMIT
             && let Some(document) = cursor.try_next().await.map_err(self.finding())?
         {
-            let document = self.found(&document)?;
-            bytes += id_bytes(&document.id).len();
-            found.push(document);
+            if let Some(document) = self.found(&document) {
+                bytes += id_bytes(&document.id).len();
+                found.push(document);
+            }
         }
-        Ok(found)
+        self.checked(found)
     }
 
-    fn found(&self, document: &RawDocumentBuf) -> Result<Found> {
-        let id = match document.get("_id") {
-            Ok(Some(id)) => Bson::try_from(id).map_err(|error| error.to_string()),
-            Ok(None) => Err("it has no _id".to_owned()),
-            Err(error) => Err(error.to_string()),
-        };
-        let id = id.map_err(|error| {
-            Error::Unreadable(format!("a document of {} cannot be read: {error}", self.target.collection))
-        })?;
-        Ok(Found { id, dates: self.target.rule.expiring_dates(document) })
+    /// None if the document cannot be named by its `_id`, and so neither be deleted nor left out of the next find.
+    fn found(&mut self, document: &RawDocumentBuf) -> Option<Found> {
+        match named_by(document) {
+            Ok(id) => Some(Found { id, dates: self.target.rule.expiring_dates(document) }),
+            Err(why) => {
+                let collection = &self.target.collection;
+                let error = Error::Unreadable(format!(
+                    "a document of {collection} that may be due is passed over, as no query can name it: {why}"
+                ));
+                self.unnamable.get_or_insert(error);
+                None
+            }
+        }
+    }
+
+    /// What was passed over is told once nothing else is found: it shall not hold up the others.
+    fn checked(&mut self, found: Vec<Found>) -> Result<Vec<Found>> {
+        match self.unnamable.take_if(|_| found.is_empty()) {
+            Some(error) => Err(error),
+            None => Ok(found),
+        }
     }
 
     fn finding(&self) -> impl FnOnce(mongodb::error::Error) -> Error + use<> {
@@ -135,9 +149,10 @@ impl MongoPass {
             let Some(cursor) = &mut self.cursor else { break };
             match cursor.try_next().await {
                 Ok(Some(document)) => {
-                    let document = self.found(&document)?;
-                    bytes += id_bytes(&document.id).len();
-                    found.push(document);
+                    if let Some(document) = self.found(&document) {
+                        bytes += id_bytes(&document.id).len();
+                        found.push(document);
+                    }
                 }
                 Ok(None) => break,
                 Err(error) if server_code(&error) == Some(CURSOR_NOT_FOUND) && !reopened => {
@@ -148,8 +163,24 @@ impl MongoPass {
                 Err(error) => return Err(self.finding()(error)),
             }
         }
-        Ok(found)
+        self.checked(found)
     }
+}
+
+/// The `_id`, if it can be written exactly as it was read.
+fn named_by(document: &RawDocument) -> Result<Bson, String> {
+    let raw = document.get("_id").map_err(|error| error.to_string())?.ok_or("it has no _id")?;
+    let id = Bson::try_from(raw).map_err(|error| format!("its _id cannot be read: {error}"))?;
+    let differs = |written: &Document, read: &RawDocument| {
+        let mut bytes = Vec::new();
+        written.to_writer(&mut bytes).is_err() || bytes != read.as_bytes()
+    };
+    let lost = match (&id, raw) {
+        (Bson::Document(id), RawBsonRef::Document(raw)) => differs(id, raw),
+        (Bson::JavaScriptCodeWithScope(id), RawBsonRef::JavaScriptCodeWithScope(raw)) => differs(&id.scope, raw.scope),
+        _ => false,
+    };
+    if lost { Err(format!("its _id, read as {id}, has a field name twice or irregular bytes")) } else { Ok(id) }
 }
 
 impl Pass for MongoPass {

@@ -13,7 +13,7 @@ use mongodb::{
 use tracing::{debug, info};
 
 use super::catalog;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, server_code};
 
 /// What the backend can do beyond the portable subset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,6 +40,11 @@ const CUTOFF: DateTime = DateTime::from_millis(1_000_000_000_000);
 
 /// The scratch documents that `{$lte: CUTOFF}` must find.
 const DUE: [i32; 3] = [1, 2, 3];
+
+/// Codes that tell of the server's state, not of the question.
+///
+/// Source: the retryable errors of MongoDB's driver specifications, and `MaxTimeMSExpired`.
+const PASSING: [i32; 13] = [6, 7, 50, 89, 91, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436];
 
 pub(super) async fn run(database: &Database, portable_only: bool) -> Result<Extensions> {
     // A name of its own: probes of several processes must not meet.
@@ -70,11 +75,11 @@ async fn probe(database: &Database, scratch: &Collection<Document>, portable_onl
     Ok(Extensions {
         demand_type,
         sharded: hello.get_str("msg").is_ok_and(|msg| msg == "isdbgrid"),
-        hint: scratch.find(doc! { "_id": 1 }).hint(Hint::Name("_id_".to_owned())).await.is_ok(),
-        key_range: walks_key_range(scratch).await,
-        max_time: takes(database, scratch, doc! {}, doc! { "maxTimeMS": 10_000 }).await,
-        delete_hint: takes(database, scratch, doc! { "hint": { "_id": 1 } }, doc! {}).await,
-        collection_uuid: knows_identity(database, scratch).await,
+        hint: answer(scratch.find(doc! { "_id": 1 }).hint(Hint::Name("_id_".to_owned())).await)?.is_some(),
+        key_range: walks_key_range(scratch).await?,
+        max_time: takes(database, scratch, doc! {}, doc! { "maxTimeMS": 10_000 }).await?,
+        delete_hint: takes(database, scratch, doc! { "hint": { "_id": 1 } }, doc! {}).await?,
+        collection_uuid: knows_identity(database, scratch).await?,
     })
 }
 
@@ -154,42 +159,51 @@ async fn check_conditional_delete(scratch: &Collection<Document>, demand_type: b
 }
 
 /// Whether a find between two keys finds just what is there.
-async fn walks_key_range(scratch: &Collection<Document>) -> bool {
+async fn walks_key_range(scratch: &Collection<Document>) -> Result<bool> {
     let find = scratch.find(doc! {}).hint(Hint::Name("_id_".to_owned())).min(doc! { "_id": 4 }).max(doc! { "_id": 6 });
-    let Ok(cursor) = find.await else { return false };
-    let found: Vec<Document> = cursor.try_collect().await.unwrap_or_default();
-    found.iter().filter_map(|document| document.get_i32("_id").ok()).eq([4, 5])
+    let Some(cursor) = answer(find.await)? else { return Ok(false) };
+    let found: Vec<Document> = answer(cursor.try_collect().await)?.unwrap_or_default();
+    Ok(found.iter().filter_map(|document| document.get_i32("_id").ok()).eq([4, 5]))
 }
 
 /// Whether a delete with these additions is carried out.
-async fn takes(database: &Database, scratch: &Collection<Document>, statement: Document, command: Document) -> bool {
+async fn takes(
+    database: &Database,
+    scratch: &Collection<Document>,
+    statement: Document,
+    command: Document,
+) -> Result<bool> {
     let id = ObjectId::new();
-    if scratch.insert_one(doc! { "_id": id }).await.is_err() {
-        return false;
-    }
+    scratch.insert_one(doc! { "_id": id }).await.map_err(Error::backend("writing a scratch document of the probe"))?;
     let mut delete = doc! { "q": { "_id": id }, "limit": 0 };
     delete.extend(statement);
     let mut whole = doc! { "delete": scratch.name(), "deletes": [delete] };
     whole.extend(command);
-    match database.run_command(whole).await {
-        Ok(reply) => {
-            !reply.contains_key("writeErrors") && matches!(reply.get("n"), Some(Bson::Int32(1) | Bson::Int64(1)))
-        }
-        Err(_) => false,
-    }
+    Ok(answer(database.run_command(whole).await)?.is_some_and(|reply| {
+        !reply.contains_key("writeErrors") && matches!(reply.get("n"), Some(Bson::Int32(1) | Bson::Int64(1)))
+    }))
 }
 
 /// Whether a delete that names the identity of another collection is refused, and one that names the right one is not.
-async fn knows_identity(database: &Database, scratch: &Collection<Document>) -> bool {
+async fn knows_identity(database: &Database, scratch: &Collection<Document>) -> Result<bool> {
     let other = mongodb::bson::Uuid::new();
-    if takes(database, scratch, doc! {}, doc! { "collectionUUID": other }).await {
-        return false;
+    if takes(database, scratch, doc! {}, doc! { "collectionUUID": other }).await? {
+        return Ok(false);
     }
-    match catalog::find_collection(database, scratch.name()).await {
-        Ok(Some(found)) => match catalog::identity(&found) {
-            Some(uuid) => takes(database, scratch, doc! {}, doc! { "collectionUUID": uuid }).await,
-            None => false,
-        },
-        _ => false,
+    match catalog::find_collection(database, scratch.name()).await?.as_ref().and_then(catalog::identity) {
+        Some(uuid) => takes(database, scratch, doc! {}, doc! { "collectionUUID": uuid }).await,
+        None => Ok(false),
+    }
+}
+
+/// The answer to a question that may be answered with an error; none if it was.
+///
+/// A lost connection or a server that steps down answers nothing: taken for a no, it would switch the safeguard off for
+/// as long as the store lives.
+fn answer<T>(outcome: mongodb::error::Result<T>) -> Result<Option<T>> {
+    match outcome {
+        Ok(reply) => Ok(Some(reply)),
+        Err(error) if server_code(&error).is_some_and(|code| !PASSING.contains(&code)) => Ok(None),
+        Err(error) => Err(Error::backend("trying out what the backend can do")(error)),
     }
 }

@@ -3,6 +3,7 @@
 use mongodb::{
     Database,
     bson::{Bson, Document, Uuid, doc, oid::ObjectId},
+    error::{ErrorKind, WriteFailure},
     options::WriteConcern,
 };
 
@@ -52,10 +53,16 @@ pub(super) async fn change(database: &Database, change: Change) -> Result<bool> 
             Ok(_) if matches!(change, Change::Add(_)) && load(database).await?.is_none() => make(database).await?,
             Ok(_) => return Ok(false),
             // The reply may be what was lost, not the change: its identity tells.
-            Err(error) if server_code(&error).is_none() && is_made(database, &change).await? => return Ok(true),
+            Err(error) if reply_was_lost(&error) && is_made(database, &change).await? => return Ok(true),
             Err(error) => return Err(failed("changing", database)(error)),
         }
     }
+}
+
+/// Not if the reply came and says that the change may not last: a change without a majority behind it can be rolled back.
+fn reply_was_lost(error: &mongodb::error::Error) -> bool {
+    let may_not_last = matches!(error.kind.as_ref(), ErrorKind::Write(WriteFailure::WriteConcernError(_)));
+    server_code(error).is_none() && !may_not_last
 }
 
 /// The filter under which the change may be made, and the update that makes it.

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::Bench;
+use super::{Bench, Program};
 
 #[tokio::test]
 async fn an_index_is_made_listed_modified_and_dropped() {
@@ -64,5 +64,18 @@ async fn indexes_are_shown_as_a_table() {
         let filtered = rows(&["create", "b", "t", "--expire-after", "30d", "--partial-filter", r#"{"n":1}"#]);
         assert_eq!(filtered[1], ["b", "t_1", r#"{"t":1}"#, "30d", "ACTIVE", "t_1", r#"{"n":1}"#]);
         assert_eq!(rows(&["list"]).len(), 3);
+    }
+}
+
+#[test]
+fn a_file_whose_making_was_killed_opens_the_next_time() {
+    let directory = tempfile::tempdir().unwrap();
+    for attempt in 0..60 {
+        let program = Program::embedded(&directory.path().join(attempt.to_string()));
+        let mut making = program.start(&["create", "c", "t"]);
+        std::thread::sleep(std::time::Duration::from_micros(500 * attempt));
+        making.kill().unwrap();
+        making.wait().unwrap();
+        assert_eq!(program.json(&["create", "c", "t"])[0]["state"], "ACTIVE", "attempt {attempt}");
     }
 }

@@ -202,3 +202,57 @@ async fn a_partial_filter_that_compares_with_nan_is_the_same_filter_all_along() 
         assert_eq!((report.found, report.deleted, report.ended), (1, 1, Ended::Drained), "{what}: {report:?}");
     }
 }
+
+/// The elements as a document: behind their length, and before a zero.
+fn bson_of(elements: &[&[u8]]) -> Vec<u8> {
+    let elements = elements.concat();
+    let length = i32::try_from(elements.len() + 5).unwrap();
+    [&length.to_le_bytes()[..], &elements, b"\0"].concat()
+}
+
+/// Written again, such an `_id` would be another: the delete would miss, and the next find bring the document back.
+#[tokio::test]
+async fn a_document_that_no_query_can_name_neither_holds_up_the_others_nor_goes_unsaid() {
+    // { "_id": { "a": 1, "a": 2 }, "t": a date } and { "_id": "\xff", "t": a date }, by the byte.
+    let date = [b"\x09t\0".as_slice(), &OLD.timestamp_millis().to_le_bytes()].concat();
+    let twice = b"\x03_id\0\x13\0\0\0\x10a\0\x01\0\0\0\x10a\0\x02\0\0\0\0".as_slice();
+    let garbled = b"\x02_id\0\x02\0\0\0\xff\0".as_slice();
+    for (odd, supporting) in [(twice, true), (twice, false), (garbled, true), (garbled, false)] {
+        let it = database().await;
+        let ttl = TtlRegistry::open(MongoStore::new(it.db.clone())).await.unwrap();
+        let index = TtlIndex::on("t").expire_after(Duration::ZERO).supporting_index(supporting);
+        ttl.create_index("c", index).await.unwrap();
+        // As bytes to the end: the driver, too, would look at the `_id`.
+        let document = bson_of(&[odd, &date]);
+        let documents = bson_of(&[b"\x030\0", &document]);
+        let insert = bson_of(&[b"\x02insert\0\x02\0\0\0c\0\x04documents\0", &documents]);
+        it.db.run_raw_command(RawDocumentBuf::from_bytes(insert).unwrap()).await.unwrap();
+        let others = (0..50).map(|id| doc! { "_id": id, "t": DateTime::from_millis(i64::from(id) * 100) });
+        it.db.collection("c").insert_many(others).await.unwrap();
+
+        let sweeping = ttl.sweep("c").batch_size(10).max_batches(1_000);
+        let report = sweeping.await.unwrap();
+        assert_eq!((report.deleted, report.changed, report.ended), (50, 0, Ended::Failed), "{report:?}");
+        assert!(report.error.unwrap().to_string().contains("no query can name it"));
+        assert_eq!(it.db.collection::<Document>("c").count_documents(doc! {}).await.unwrap(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_partial_filter_may_look_at_a_field_without_a_name() {
+    for setting in Setting::all().await {
+        let ttl = setting.place.registry().await;
+        for (name, filter, field) in
+            [("c", doc! { "": 1 }, doc! { "": 1 }), ("d", doc! { ".a": 1 }, doc! { "": { "a": 1 } })]
+        {
+            ttl.create_index(name, setting.on("t").partial_filter(filter)).await.unwrap();
+            let mut matching = doc! { "_id": 1, "t": OLD };
+            matching.extend(field);
+            setting.place.insert(name, vec![matching, doc! { "_id": 2, "t": OLD }]).await;
+            let report = ttl.sweep(name).await.unwrap();
+            let what = setting.describe();
+            assert_eq!((report.deleted, report.ended), (1, Ended::Drained), "{what}: {report:?}");
+            assert!(setting.place.find(name, 2).await.is_some(), "{what}");
+        }
+    }
+}

@@ -15,7 +15,7 @@ use ttl_index::{Ended, Fault, HookedStore, MongoStore, TtlIndex, TtlRegistry};
 use super::{LATER, OLD, assert_adds_up};
 use crate::support::{TestDatabase, database, database_with, mongod::Mongod};
 
-fn due(count: i32) -> Vec<Document> {
+pub(super) fn due(count: i32) -> Vec<Document> {
     (0..count).map(|id| doc! { "_id": id, "t": DateTime::from_millis(id.into()) }).collect()
 }
 
@@ -24,7 +24,7 @@ pub(super) fn on_t(supporting: bool) -> TtlIndex {
 }
 
 /// A server that can be made to fail, and a database on it with 1,000 due documents.
-async fn failing_server() -> (Mongod, TestDatabase, TtlRegistry) {
+pub(super) async fn failing_server() -> (Mongod, TestDatabase, TtlRegistry) {
     let server = Mongod::private(&["--setParameter", "enableTestCommands=1"]).await;
     let it = server.database().await;
     let ttl = TtlRegistry::open(MongoStore::new(it.db.clone())).await.unwrap();
@@ -33,7 +33,7 @@ async fn failing_server() -> (Mongod, TestDatabase, TtlRegistry) {
     (server, it, ttl)
 }
 
-async fn fail_point(client: &Client, name: &str, mode: impl Into<Bson>, data: Document) {
+pub(super) async fn fail_point(client: &Client, name: &str, mode: impl Into<Bson>, data: Document) {
     let command = doc! { "configureFailPoint": name, "mode": mode.into(), "data": data };
     client.database("admin").run_command(command).await.unwrap();
 }

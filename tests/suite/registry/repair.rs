@@ -171,3 +171,39 @@ async fn dropping_an_embedded_collection_drops_its_rule() {
     assert_eq!(ttl.sweep("c").await.unwrap_err().code(), Some(27));
     assert_eq!(place.count("c").await, 1);
 }
+
+#[tokio::test]
+async fn two_entries_that_cannot_be_told_apart_delete_nothing_and_are_listed_so() {
+    let place = Place::Mongo(database().await);
+    let Place::Mongo(test) = &place else { panic!() };
+    let ttl = place.registry().await;
+    // As a copy of an entry for another collection leaves them, its identity not changed, or its collection.
+    for (field, mended) in [("id", false), ("collection", true)] {
+        for collection in ["c", "d"] {
+            ttl.create_index(collection, on_t()).await.unwrap();
+            place.insert(collection, expired()).await;
+        }
+        let registry = stored(test).await.unwrap();
+        let second = registry.get_array("indexes").unwrap()[1].as_document().unwrap();
+        tamper(test, doc! { field: second.get(field).unwrap().clone() }).await;
+
+        for index in ttl.list_indexes().await.unwrap() {
+            assert_eq!(index.state, IndexState::NeedsRepair, "{index:?}");
+            assert!(index.problem.unwrap().starts_with("another entry"));
+        }
+        let before = stored(test).await.unwrap();
+        assert!(ttl.sweep("d").await.is_err());
+        if mended {
+            // The one in question goes, and the other is clear again.
+            ttl.drop_index("d", "t_1").await.unwrap();
+            assert_eq!(ttl.sweep("d").await.unwrap().deleted, 1);
+        } else {
+            // A change of one would be a change of both.
+            ttl.modify_index("d", Duration::ZERO).await.unwrap_err();
+            ttl.drop_index("d", "t_1").await.unwrap_err();
+            assert_eq!(stored(test).await.unwrap(), before);
+        }
+        assert_eq!(place.count("c").await, 1);
+        test.db.drop().await.unwrap();
+    }
+}
