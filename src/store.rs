@@ -165,6 +165,8 @@ pub(crate) enum Change {
     Set { entry: ObjectId, fields: Document },
     /// Removes the entry with this identity, if it is there.
     Remove { entry: ObjectId },
+    /// The same, if it is still being made.
+    TakeBack { entry: ObjectId },
 }
 
 /// A collection, as the database sees it.

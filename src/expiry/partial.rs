@@ -57,6 +57,9 @@ const MAX_LEVELS: usize = 4;
 /// How deep the values that conditions compare with may be nested.
 const MAX_DEPTH: usize = 64;
 
+/// How many fields a path may have: MongoDB lets documents be nested no deeper.
+const MAX_PATH: usize = 100;
+
 impl PartialFilter {
     pub(crate) fn parse(source: Document) -> Result<Self, Refusal> {
         let condition = parse_conditions(&source, 0)?;
@@ -190,6 +193,7 @@ fn parse_conditions(filter: &Document, level: usize) -> Result<Condition, Refusa
                 return Err(Refusal::new(Code::QueryFeatureNotAllowed, "$expr is not allowed in a partial filter"));
             }
             (operator, _) if operator.starts_with('$') => return Err(unsupported(operator)),
+            (path, _) if path.split('.').count() > MAX_PATH => return Err(unsupported("a path of so many fields")),
             (path, value) => parse_field(&FieldPath::new(path), value, level, &mut all)?,
         }
     }

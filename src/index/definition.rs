@@ -60,6 +60,9 @@ fn to_vec(document: &Document) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
+/// How deep MongoDB lets documents be nested.
+const MAX_DEPTH: usize = 100;
+
 /// Options that `createIndexes` knows and that do not change what expires.
 const WITHOUT_EFFECT: [&str; 5] = ["v", "sparse", "hidden", "background", "storageEngine"];
 
@@ -260,6 +263,9 @@ fn check_field(field: &str) -> Result<(), Refusal> {
     if field.contains('\0') {
         return refuse("the field name contains a NUL character");
     }
+    if field.split('.').count() > MAX_DEPTH {
+        return refuse("a path goes deeper than documents can be nested");
+    }
     for (depth, part) in field.split('.').enumerate() {
         if part.is_empty() {
             return refuse("Index keys cannot contain an empty field");
@@ -334,6 +340,7 @@ mod tests {
             (doc! { "key": { "a..b": 1 }, "expireAfterSeconds": 1 }, CannotCreateIndex),
             (doc! { "key": { "a.$b": 1 }, "expireAfterSeconds": 1 }, CannotCreateIndex),
             (doc! { "key": { "$id": 1 }, "expireAfterSeconds": 1 }, CannotCreateIndex),
+            (doc! { "key": { vec!["a"; 101].join("."): 1 }, "expireAfterSeconds": 1 }, CannotCreateIndex),
             (doc! { "key": {}, "expireAfterSeconds": 1 }, CannotCreateIndex),
             (doc! { "key": { "a": 1 } }, CannotCreateIndex),
             (doc! { "key": { "a": 1 }, "expireAfterSeconds": Bson::Null }, CannotCreateIndex),

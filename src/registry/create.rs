@@ -169,7 +169,8 @@ async fn undo(store: &dyn Store, entry: &Entry, after: &Error) {
         if !conflicts.contains(&after.code()) {
             drop_supporting(store, entry).await?;
         }
-        store.change_registry(Change::Remove { entry: entry.id }).await
+        // Unless an identical creation finished it meanwhile.
+        store.change_registry(Change::TakeBack { entry: entry.id }).await
     };
     if let Err(error) = undone.await {
         warn!(collection = %entry.definition.collection, %error, "a failed creation could not be taken back");

@@ -86,7 +86,7 @@ impl<'a> IntoFuture for DropIndex<'a> {
             }
             info!(%collection, "TTL index dropped");
             match slot {
-                Slot::Good(entry) => drop_supporting(store, entry).await,
+                Slot::Good(entry) => drop_supporting(store, entry).await.map_err(though_dropped),
                 Slot::Broken(_) => Ok(()),
             }
         }
@@ -110,6 +110,16 @@ fn matching(slot: &Slot, collection: &CollectionName, index: &IndexRef) -> Resul
     id.ok_or_else(|| {
         Error::Unreadable(format!("the registry entry of {collection} has no identity; remove it from the registry"))
     })
+}
+
+/// Says what is done all the same when the supporting index cannot be dropped.
+fn though_dropped(error: Error) -> Error {
+    match error {
+        Error::Backend { action, source } => {
+            Error::Backend { action: format!("the TTL index is dropped; after that, {action}"), source }
+        }
+        other => other,
+    }
 }
 
 /// The same fields in the same order and directions, whatever the types of the numbers.

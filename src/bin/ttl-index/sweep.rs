@@ -15,11 +15,14 @@ use super::{
 
 pub(crate) async fn run(args: args::Sweep, uri: Option<&str>, json: bool) -> anyhow::Result<u8> {
     let registry = Target::open(uri).await?.registry().await?;
-    let collections = if args.collections.is_empty() {
+    let collections: Vec<String> = if args.collections.is_empty() {
         registry.list_indexes().await?.into_iter().map(|index| index.collection).collect()
     } else {
         args.collections.clone()
     };
+    if collections.is_empty() {
+        output::note("there is no TTL index in this database");
+    }
     // From here on a signal ends the pass between two batches, and those to come before their first.
     let stop = stop_on_signal()?;
     let mut worst = DONE;

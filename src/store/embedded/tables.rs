@@ -353,6 +353,13 @@ fn apply(registry: &mut Document, change: Change) -> Result<bool> {
             let Some(found) = at(entries, entry) else { return Ok(false) };
             entries.remove(found);
         }
+        Change::TakeBack { entry } => {
+            let creating = |i: &usize| {
+                entries[*i].as_document().is_some_and(|e| e.get_str("state").is_ok_and(|state| state == "CREATING"))
+            };
+            let Some(found) = at(entries, entry).filter(creating) else { return Ok(false) };
+            entries.remove(found);
+        }
     }
     Ok(true)
 }

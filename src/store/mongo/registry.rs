@@ -82,6 +82,10 @@ fn guarded(change: &Change) -> (Document, Document) {
             doc! { "_id": ID, "indexes.id": entry },
             doc! { "$pull": { "indexes": { "id": entry } }, "$inc": { "revision": 1_i64 } },
         ),
+        Change::TakeBack { entry } => (
+            doc! { "_id": ID, "indexes": { "$elemMatch": { "id": entry, "state": "CREATING" } } },
+            doc! { "$pull": { "indexes": { "id": entry } }, "$inc": { "revision": 1_i64 } },
+        ),
     }
 }
 
@@ -114,6 +118,6 @@ async fn is_made(database: &Database, change: &Change) -> Result<bool> {
         Change::Set { entry, fields } => {
             find(*entry).is_some_and(|found| fields.iter().all(|(name, value)| found.get(name) == Some(value)))
         }
-        Change::Remove { entry } => find(*entry).is_none(),
+        Change::Remove { entry } | Change::TakeBack { entry } => find(*entry).is_none(),
     })
 }
