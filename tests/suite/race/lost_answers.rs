@@ -67,7 +67,7 @@ async fn a_connection_lost_while_the_server_is_tried_out_switches_no_safeguard_o
         .database_with(move |options| {
             options.command_event_handler = Some(EventHandler::callback(move |event| {
                 if let CommandEvent::Started(started) = event
-                    && started.command.get_str("delete") == Ok("c")
+                    && started.command.get_str("delete").is_ok_and(|name| name == "c")
                 {
                     seen.lock().unwrap().push(started.command);
                 }
