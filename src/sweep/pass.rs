@@ -268,16 +268,15 @@ impl<'a> Sweeping<'a> {
         found: &[Found],
         cutoff: DateTime,
     ) -> Result<(Option<DateTime>, Vec<Found>)> {
-        let agreed = |found: &&Found| found.dates.is_some_and(|dates| dates.earliest <= cutoff);
-        let (doomed, mut stay): (Vec<&Found>, Vec<&Found>) = found.iter().partition(agreed);
+        let agreed = |found: &Found| found.dates.is_some_and(|dates| dates.earliest <= cutoff);
+        let (doomed, mut stay): (Vec<Found>, Vec<Found>) = found.iter().cloned().partition(agreed);
         self.progress.disputed += stay.len() as u64;
-        let doomed: Vec<Found> = doomed.into_iter().cloned().collect();
-        let mut stay: Vec<Found> = stay.drain(..).cloned().collect();
         let Some(until) = doomed.iter().filter_map(|found| found.dates).map(|dates| dates.earliest).max() else {
             return Ok((None, stay));
         };
         let asked = doomed.len() as u64;
         self.progress.found += asked;
+        let stalled_before = std::mem::take(&mut self.stalled);
         match pass.delete(&doomed, until).await? {
             Deletion::Done(count) if count == asked => self.progress.deleted += count,
             Deletion::Done(count) if count < asked => {
@@ -297,10 +296,10 @@ impl<'a> Sweeping<'a> {
                 self.progress.left += left;
                 self.progress.changed += asked - gone - left;
                 // One document that somebody holds is stepped over. A database that gets nothing done is left alone.
-                if left == asked && std::mem::replace(&mut self.stalled, true) {
+                self.stalled = left == asked;
+                if self.stalled && stalled_before {
                     return Err(error);
                 }
-                self.stalled = left == asked;
                 stay.extend(still_due);
             }
             Deletion::Done(count) | Deletion::InPart(count, _) => {

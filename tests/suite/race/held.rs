@@ -75,3 +75,20 @@ async fn a_database_that_gets_nothing_done_is_left_alone() {
     session.abort_transaction().await.unwrap();
     assert_eq!(ttl.sweep("c").await.unwrap().deleted, 6);
 }
+
+#[tokio::test]
+async fn held_documents_apart_from_each_other_are_each_stepped_over() {
+    let it = database().await;
+    let ttl = TtlRegistry::open(MongoStore::new(it.db.clone())).await.unwrap();
+    ttl.create_index("c", on_t(true)).await.unwrap();
+    let due = (0..8).map(|id| doc! { "_id": id, "t": DateTime::from_millis(id.into()) });
+    it.db.collection("c").insert_many(due).await.unwrap();
+    // Whole batches are held, and between them one goes well.
+    let mut session = holding(&it, &[0, 1, 4, 5], doc! { "$set": { "x": 1 } }).await;
+
+    let report = ttl.sweep("c").batch_size(2).await.unwrap();
+    assert_eq!((report.deleted, report.left, report.ended), (4, 4, Ended::Drained), "{report:?}");
+    assert_adds_up(&report, "apart");
+    assert_eq!(ids(&it).await, [0, 1, 4, 5]);
+    session.abort_transaction().await.unwrap();
+}
