@@ -91,7 +91,6 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     /// The identity of the registry entry.
-    #[cfg_attr(not(feature = "embedded"), expect(dead_code, reason = "the embedded store lists by it"))]
     pub(crate) entry: ObjectId,
     pub(crate) collection: CollectionName,
     pub(crate) rule: Rule,

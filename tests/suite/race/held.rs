@@ -1,10 +1,12 @@
 //! Documents that an application's open transaction holds while they are to be deleted.
 
+use std::time::Duration;
+
 use mongodb::{
     ClientSession,
     bson::{DateTime, Document, doc},
 };
-use ttl_index::{Ended, MongoStore, TtlRegistry};
+use ttl_index::{Ended, Fault, HookedStore, MongoStore, TtlRegistry};
 
 use super::{LATER, assert_adds_up, server_trouble::on_t};
 use crate::support::{TestDatabase, database};
@@ -90,5 +92,31 @@ async fn held_documents_apart_from_each_other_are_each_stepped_over() {
     assert_eq!((report.deleted, report.left, report.ended), (4, 4, Ended::Drained), "{report:?}");
     assert_adds_up(&report, "apart");
     assert_eq!(ids(&it).await, [0, 1, 4, 5]);
+    session.abort_transaction().await.unwrap();
+}
+
+/// What is tried again in pieces takes long enough for the rule to change: each piece goes by the rule in force.
+#[tokio::test]
+async fn pieces_of_a_batch_are_not_deleted_under_a_rule_that_was_changed() {
+    let it = database().await;
+    let ttl = TtlRegistry::open(MongoStore::new(it.db.clone())).await.unwrap();
+    ttl.create_index("c", on_t(true)).await.unwrap();
+    let due = (0..100).map(|id| doc! { "_id": id, "t": DateTime::from_millis(id.into()) });
+    it.db.collection("c").insert_many(due).await.unwrap();
+    // The first statement meets this one first and deletes nothing.
+    let mut session = holding(&it, &[0], doc! { "$set": { "x": 1 } }).await;
+
+    let changing = ttl.clone();
+    let hooked = HookedStore::new(MongoStore::new(it.db.clone()), move |_| {
+        let ttl = changing.clone();
+        async move {
+            ttl.modify_index("c", Duration::from_secs(2_147_483_647)).await.unwrap();
+            Fault::None
+        }
+    });
+    let report = TtlRegistry::open(hooked).await.unwrap().sweep("c").await.unwrap();
+    assert_eq!((report.deleted, report.uncertain, report.ended), (0, 0, Ended::Cancelled), "{report:?}");
+    assert_adds_up(&report, "changed");
+    assert_eq!(ids(&it).await, (0..100).collect::<Vec<_>>());
     session.abort_transaction().await.unwrap();
 }

@@ -6,8 +6,9 @@ use mongodb::bson::{Bson, DateTime, Document, doc};
 use tokio::time::Instant;
 use tracing::debug;
 
-use super::MongoPass;
+use super::{super::registry, MongoPass};
 use crate::{
+    entry::Entry,
     error::{Code, Error, Refusal, Result, server_code},
     store::{Deletion, Found},
 };
@@ -51,6 +52,13 @@ impl MongoPass {
         let mut pieces = vec![doomed];
         let (mut deleted, mut gave_up) = (0, None);
         while let Some(piece) = pieces.pop() {
+            if gave_up.is_some() {
+                match self.in_force().await {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(error) => return Ok(Deletion::Uncertain(error)),
+                }
+            }
             let patience = if gave_up.is_none() { FIRST_TRY } else { LATER_TRY };
             match self.delete_piece(piece, until, patience).await {
                 Reply::Deleted(count) => deleted += count,
@@ -75,6 +83,14 @@ impl MongoPass {
             None => Deletion::Done(deleted),
             Some(error) => Deletion::InPart(deleted, error),
         })
+    }
+
+    /// Whether the rule still holds. As much time can pass between two pieces as between two batches.
+    async fn in_force(&mut self) -> Result<bool> {
+        let registry = registry::load(&self.database).await?.unwrap_or_default();
+        let entries = registry.get_array("indexes").map(Vec::as_slice).unwrap_or_default();
+        let mut understood = entries.iter().filter_map(|entry| Entry::parse(entry.as_document()?).ok());
+        Ok(understood.any(|entry| entry.id == self.target.entry && entry.rule.same_as(&self.target.rule)))
     }
 
     async fn delete_piece(&mut self, piece: &[Found], until: DateTime, patience: Duration) -> Reply {
