@@ -94,7 +94,7 @@ async fn create(store: &dyn Store, definition: Definition, or_modify: bool) -> R
         };
         // The registry first: documents written from now on are covered, and a crash leaves a creation to be continued
         // instead of an index that nobody knows.
-        if store.change_registry(Change::Add(entry.to_document())).await? {
+        if store.change_registry(Change::Add(entry.to_document())).await?.is_some() {
             let finished = finish(store, entry.clone(), plan).await;
             if let Err(error) = &finished {
                 undo(store, &entry, error).await;
@@ -146,7 +146,7 @@ async fn finish(store: &dyn Store, mut entry: Entry, plan: supporting::Plan) -> 
     entry.state = IndexState::Active;
     let mut fields: Document = doc! { "state": entry.state.as_str(), "supportingIndex": entry.supporting_document() };
     fields.extend(entry.uuid.clone().map(|uuid| ("collectionUUID".to_owned(), uuid.into())));
-    if !store.change_registry(Change::Set { entry: entry.id, fields }).await? {
+    if store.change_registry(Change::Set { entry: entry.id, fields, revision: None }).await?.is_none() {
         if let Some(index) = entry.supporting.filter(|index| index.created) {
             store.drop_index(&collection, &index.name).await?;
         }

@@ -81,7 +81,7 @@ impl<'a> IntoFuture for DropIndex<'a> {
             let snapshot = Snapshot::load(store).await?;
             let slot = snapshot.find(&collection).ok_or_else(|| no_index(&collection))?;
             let id = matching(slot, &collection, &self.index)?;
-            if !store.change_registry(Change::Remove { entry: id }).await? {
+            if store.change_registry(Change::Remove { entry: id }).await?.is_none() {
                 return Err(no_index(&collection).into());
             }
             info!(%collection, "TTL index dropped");

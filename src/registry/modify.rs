@@ -62,7 +62,7 @@ impl<'a> IntoFuture for ModifyIndex<'a> {
 
 pub(super) async fn set_period(store: &dyn Store, entry: ObjectId, period: ExpireAfter) -> Result<()> {
     let fields = doc! { "expireAfterSeconds": period.seconds() };
-    if store.change_registry(Change::Set { entry, fields }).await? {
+    if store.change_registry(Change::Set { entry, fields, revision: None }).await?.is_some() {
         return Ok(());
     }
     Err(Refusal::new(Code::IndexNotFound, "the TTL index was dropped while it was being modified").into())

@@ -17,7 +17,7 @@ use crate::{
     namespace::CollectionName,
     pacing::Bucket,
     registry::{Slot, Snapshot, TtlRegistry, walkable},
-    store::{Change, Deletion, Found, Kind, Pass, Position, Store, Target, id_bytes},
+    store::{Change, Deletion, Fence, Found, Kind, Pass, Position, Store, Target, id_bytes},
 };
 
 const READS_ALL: &str = "the supporting index cannot be walked: the pass reads the whole collection";
@@ -224,7 +224,7 @@ impl<'a> Sweeping<'a> {
         if let (None, Some(uuid)) = (&self.entry.uuid, &collection.uuid) {
             // The collection appears for the first time: from now on it is the one that is meant.
             let fields = doc! { "collectionUUID": uuid.clone() };
-            self.store.change_registry(Change::Set { entry: self.entry.id, fields }).await?;
+            self.store.change_registry(Change::Set { entry: self.entry.id, fields, revision: None }).await?;
         }
         if self.entry.rule.compares_strings() && collection.default_collation {
             return Err(Refusal::new(
@@ -243,6 +243,7 @@ impl<'a> Sweeping<'a> {
             cutoff,
             index: self.index_to_walk(&collection.indexes),
             uuid: collection.uuid,
+            fence: Fence::unlimited(),
         }))
     }
 
@@ -286,6 +287,10 @@ impl<'a> Sweeping<'a> {
                 self.progress.left += left;
                 self.progress.changed += asked - count - left;
                 stay.extend(still_due);
+            }
+            Deletion::Fenced(count) => {
+                self.progress.deleted += count;
+                self.progress.left += asked.saturating_sub(count);
             }
             Deletion::InPart(count, error) if count <= asked => {
                 self.progress.deleted += count;
