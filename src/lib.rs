@@ -29,6 +29,7 @@
 //! | `expiry` | when a document expires, and why not: pure, on raw BSON | `index`, `number`, `error` |
 //! | `entry` | a TTL index as the registry stores it | `expiry`, `index` |
 //! | `store` | how documents and the registry are reached: MongoDB, or embedded | `entry`, `expiry`, … |
+//! | `operation` | what is told of creations and drops, while they run and afterwards | `store`, `entry` |
 //! | `registry` | which TTL indexes there are, and the verbs that change them | `store`, … |
 //! | `pacing` | how fast a sweep may go | |
 //! | `sweep` | one pass | `registry`, `store`, `expiry`, `pacing` |
@@ -48,6 +49,7 @@ mod expiry;
 mod index;
 mod namespace;
 mod number;
+mod operation;
 mod pacing;
 mod registry;
 mod store;
@@ -61,7 +63,10 @@ pub use entry::{IndexState, SupportingIndex};
 pub use error::{Code, Error, Refusal, Result};
 pub use expiry::{Reason, Rule, Verdict};
 pub use index::TtlIndex;
-pub use registry::{CreateIndex, DropIndex, IndexInfo, IndexRef, ListIndexes, ModifyIndex, TtlRegistry};
+pub use operation::{ChangeType, Operation, OperationError, OperationState, ProgressDocuments};
+pub use registry::{
+    CreateIndex, DropIndex, IndexInfo, IndexRef, ListIndexes, ListOperations, ModifyIndex, Repair, TtlRegistry,
+};
 #[cfg(feature = "embedded")]
 pub use store::embedded::{Documents, EmbeddedCollection, EmbeddedStore};
 #[cfg(feature = "test-util")]

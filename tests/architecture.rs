@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fs, path::Path, path::PathBuf};
 
 /// Each module, and the modules it may use. Nothing else is allowed, and no arrow points back.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 12] = [
     ("error", &[]),
     ("namespace", &["error"]),
     ("number", &[]),
@@ -12,8 +12,9 @@ const ARROWS: [(&str, &[&str]); 11] = [
     ("expiry", &["error", "index", "number"]),
     ("entry", &["error", "expiry", "index"]),
     ("store", &["clock", "entry", "error", "expiry", "namespace", "number"]),
+    ("operation", &["entry", "error", "store"]),
     ("pacing", &[]),
-    ("registry", &["entry", "error", "expiry", "index", "namespace", "store"]),
+    ("registry", &["entry", "error", "expiry", "index", "namespace", "operation", "store"]),
     ("sweep", &["entry", "error", "expiry", "namespace", "pacing", "registry", "store"]),
 ];
 

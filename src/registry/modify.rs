@@ -54,14 +54,18 @@ impl<'a> IntoFuture for ModifyIndex<'a> {
                 None => return Err(no_index(&collection).into()),
             };
             set_period(store, id, expire_after).await?;
-            Ok(IndexInfo::of(Snapshot::load(store).await?.entry(&collection)?))
+            match Snapshot::load(store).await?.find(&collection) {
+                Some(Slot::Good(entry)) => Ok(IndexInfo::of(entry)),
+                Some(Slot::Broken(broken)) => Err(broken.refusal().into()),
+                None => Err(no_index(&collection).into()),
+            }
         }
         .boxed()
     }
 }
 
 pub(super) async fn set_period(store: &dyn Store, entry: ObjectId, period: ExpireAfter) -> Result<()> {
-    let fields = doc! { "expireAfterSeconds": period.seconds() };
+    let fields = doc! { "expireAfterSeconds": period.seconds(), "ruleSince": store.now().await? };
     if store.change_registry(Change::Set { entry, fields, revision: None }).await?.is_some() {
         return Ok(());
     }
