@@ -37,12 +37,11 @@ const PORTABLE: [&str; 15] = [
 ];
 
 /// Of these, the ones that the life of a TTL index needs; a recording that lacks one has missed something.
-const NEEDED: [&str; 12] = [
+const NEEDED: [&str; 11] = [
     "hello",
     "insert",
     "find",
     "getMore",
-    "update",
     "findAndModify",
     "delete",
     "listCollections",
@@ -163,7 +162,10 @@ async fn the_portable_subset_is_enough_for_a_whole_life() {
 }
 
 fn assert_portable(name: &str, command: &Document) {
-    for word in words(&Bson::Document(command.clone())) {
+    let mut said = command.clone();
+    // What is stored may have any name.
+    said.remove("documents");
+    for word in words(&Bson::Document(said)) {
         assert!(!FORBIDDEN.contains(&word.as_str()), "{word}: {command}");
     }
     match name {
