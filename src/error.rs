@@ -154,6 +154,18 @@ impl Error {
         }
     }
 
+    /// In one word, which stays: `refused`, `backend`, `embedded`, `in_use`, `unfit` or `unreadable`.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Error::Refused(_) => "refused",
+            Error::Backend { .. } => "backend",
+            Error::Embedded { .. } => "embedded",
+            Error::InUse { .. } => "in_use",
+            Error::Unfit(_) => "unfit",
+            Error::Unreadable(_) => "unreadable",
+        }
+    }
+
     /// MongoDB's error code: that of a refusal, or the one the server answered with.
     pub fn code(&self) -> Option<i32> {
         match self {

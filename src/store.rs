@@ -65,6 +65,11 @@ impl<T: sealed::Sealed> IntoStore for T {}
 
 /// The contract between the registry and the sweep above, and a database below.
 pub(crate) trait Store: fmt::Debug + Send + Sync {
+    /// What the database is called where things are counted.
+    fn name(&self) -> String {
+        "embedded".to_owned()
+    }
+
     /// The database's clock. Never runs ahead of it.
     fn now(&self) -> BoxFuture<'_, Result<DateTime>>;
 

@@ -10,6 +10,7 @@ use super::{Slot, Snapshot, TtlRegistry, no_index, walkable};
 use crate::{
     entry::Entry,
     error::{Code, Error, Refusal, Result},
+    index::default_name,
     namespace::CollectionName,
     store::{Change, Store},
 };
@@ -76,21 +77,39 @@ impl<'a> IntoFuture for DropIndex<'a> {
 
     fn into_future(self) -> Self::IntoFuture {
         async move {
-            let collection = CollectionName::parse(&self.collection)?;
-            let store = &*self.registry.store;
-            let snapshot = Snapshot::load(store).await?;
-            let slot = snapshot.find(&collection).ok_or_else(|| no_index(&collection))?;
-            let id = matching(slot, &collection, &self.index)?;
-            if store.change_registry(Change::Remove { entry: id }).await?.is_none() {
-                return Err(no_index(&collection).into());
-            }
-            info!(%collection, "TTL index dropped");
-            match slot {
-                Slot::Good(entry) => drop_supporting(store, entry).await.map_err(though_dropped),
-                Slot::Broken(_) => Ok(()),
-            }
+            let dropped = self.drop().await;
+            self.registry.told("drop_index", &self.collection, &self.index.presumed_name(), dropped)
         }
         .boxed()
+    }
+}
+
+impl DropIndex<'_> {
+    async fn drop(&self) -> Result<()> {
+        let collection = CollectionName::parse(&self.collection)?;
+        let store = &*self.registry.store;
+        let snapshot = Snapshot::load(store).await?;
+        let slot = snapshot.find(&collection).ok_or_else(|| no_index(&collection))?;
+        let id = matching(slot, &collection, &self.index)?;
+        if store.change_registry(Change::Remove { entry: id }).await?.is_none() {
+            return Err(no_index(&collection).into());
+        }
+        self.registry.meter.forget(&self.collection);
+        info!(%collection, "TTL index dropped");
+        match slot {
+            Slot::Good(entry) => drop_supporting(store, entry).await.map_err(though_dropped),
+            Slot::Broken(_) => Ok(()),
+        }
+    }
+}
+
+impl IndexRef {
+    /// What the index is called, unless somebody named it who is not asked here.
+    fn presumed_name(&self) -> String {
+        match self {
+            IndexRef::Name(name) => name.clone(),
+            IndexRef::Key(key) => default_name(key),
+        }
     }
 }
 

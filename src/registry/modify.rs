@@ -45,18 +45,29 @@ impl<'a> IntoFuture for ModifyIndex<'a> {
 
     fn into_future(self) -> Self::IntoFuture {
         async move {
-            let collection = CollectionName::parse(&self.collection)?;
-            let expire_after = ExpireAfter::from_duration(self.expire_after)?;
-            let store = &*self.registry.store;
-            let id = match Snapshot::load(store).await?.find(&collection) {
-                Some(Slot::Good(entry)) => entry.id,
-                Some(Slot::Broken(broken)) => broken.id.ok_or_else(|| Error::from(broken.refusal()))?,
-                None => return Err(no_index(&collection).into()),
-            };
-            set_period(store, id, expire_after).await?;
-            Ok(IndexInfo::of(Snapshot::load(store).await?.entry(&collection)?))
+            let mut name = String::new();
+            let modified = self.modify(&mut name).await;
+            self.registry.told("modify_index", &self.collection, &name, modified)
         }
         .boxed()
+    }
+}
+
+impl ModifyIndex<'_> {
+    /// Leaves the index's name in `name` as soon as it is known.
+    async fn modify(&self, name: &mut String) -> Result<IndexInfo> {
+        let collection = CollectionName::parse(&self.collection)?;
+        let expire_after = ExpireAfter::from_duration(self.expire_after)?;
+        let store = &*self.registry.store;
+        let snapshot = Snapshot::load(store).await?;
+        let slot = snapshot.find(&collection).ok_or_else(|| no_index(&collection))?;
+        slot.name().clone_into(name);
+        let id = match slot {
+            Slot::Good(entry) => entry.id,
+            Slot::Broken(broken) => broken.id.ok_or_else(|| Error::from(broken.refusal()))?,
+        };
+        set_period(store, id, expire_after).await?;
+        Ok(IndexInfo::of(Snapshot::load(store).await?.entry(&collection)?))
     }
 }
 

@@ -97,6 +97,13 @@ impl Slot {
         }
     }
 
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Slot::Good(entry) => &entry.definition.name,
+            Slot::Broken(broken) => &broken.name,
+        }
+    }
+
     pub(crate) fn collection(&self) -> &str {
         match self {
             Slot::Good(entry) => entry.definition.collection.as_str(),

@@ -76,6 +76,10 @@ impl sealed::Sealed for HookedStore {
 }
 
 impl Store for HookedStore {
+    fn name(&self) -> String {
+        self.inner.name()
+    }
+
     fn now(&self) -> BoxFuture<'_, Result<DateTime>> {
         self.inner.now()
     }

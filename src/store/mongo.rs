@@ -131,6 +131,10 @@ impl Mongo {
 }
 
 impl Store for Mongo {
+    fn name(&self) -> String {
+        self.database.name().to_owned()
+    }
+
     fn now(&self) -> BoxFuture<'_, Result<DateTime>> {
         self.server_time().boxed()
     }

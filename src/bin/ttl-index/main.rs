@@ -65,8 +65,8 @@ async fn run(args: Args) -> anyhow::Result<u8> {
 /// `RUST_LOG` decides if it is set.
 fn log_to_stderr(verbose: u8) {
     let default = match verbose {
-        // How a pass failed is said once, by the command itself.
-        0 => "warn,ttl_index::sweep::pass::closing=off",
+        // How a pass or a request failed is said once, by the command itself.
+        0 => "warn,ttl_index::registry::failing=off,ttl_index::sweep::pass::closing=off",
         1 => "ttl_index=info,warn",
         _ => "ttl_index=debug,warn",
     };
