@@ -196,6 +196,23 @@ impl Error {
         }
     }
 
+    /// Whether the database could not be reached, or is just now not what it takes: no fault of the request.
+    pub(crate) fn is_away(&self) -> bool {
+        use mongodb::error::ErrorKind;
+        let Error::Backend { source, .. } = self else { return false };
+        match server_code(source) {
+            Some(code) => AWAY.contains(&code),
+            None => matches!(
+                source.kind.as_ref(),
+                ErrorKind::Io(_)
+                    | ErrorKind::ServerSelection { .. }
+                    | ErrorKind::ConnectionPoolCleared { .. }
+                    | ErrorKind::DnsResolve { .. }
+                    | ErrorKind::Authentication { .. }
+            ),
+        }
+    }
+
     pub(crate) fn backend(action: impl Into<String>) -> impl FnOnce(mongodb::error::Error) -> Self {
         let action = action.into();
         move |source| Error::Backend { action, source }
@@ -210,6 +227,24 @@ impl Error {
         move |source| Error::Embedded { action, source: source.into() }
     }
 }
+
+/// Codes of a server that is starting, stopping, or not the primary.
+///
+/// Source: the state-change and retryable errors of MongoDB's driver specifications.
+const AWAY: [i32; 12] = [
+    6,     // HostUnreachable
+    7,     // HostNotFound
+    89,    // NetworkTimeout
+    91,    // ShutdownInProgress
+    189,   // PrimarySteppedDown
+    9001,  // SocketException
+    10107, // NotWritablePrimary
+    11600, // InterruptedAtShutdown
+    11602, // InterruptedDueToReplStateChange
+    13435, // NotPrimaryNoSecondaryOk
+    13436, // NotPrimaryOrSecondary
+    10058, // LegacyNotPrimary
+];
 
 /// The code of a command or write error that the server answered with.
 pub(crate) fn server_code(error: &mongodb::error::Error) -> Option<i32> {

@@ -56,6 +56,7 @@ mod pacing;
 mod registry;
 mod store;
 mod sweep;
+mod sweeper;
 
 /// The driver's BSON, of which every document here is.
 pub use mongodb::bson;
@@ -75,6 +76,7 @@ pub use store::embedded::{Documents, EmbeddedCollection, EmbeddedStore};
 pub use store::hooked::{Fault, HookedStore};
 pub use store::{IntoStore, mongo::MongoStore};
 pub use sweep::{Claim, ClaimSweep, Ended, Progress, Sweep, SweepReport};
+pub use sweeper::{Activity, IndexStatus, Sweeper, SweeperHandle, SweeperStatus, Visits};
 
 /// The examples of the README compile.
 #[cfg(doctest)]
