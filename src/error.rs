@@ -213,6 +213,29 @@ impl Error {
         }
     }
 
+    /// Whether trying again can be no use before somebody mends something.
+    ///
+    /// Only what is certain: a refusal, or an answer of the server that is not known to be about its state at that moment.
+    pub(crate) fn is_lasting(&self) -> bool {
+        match self {
+            Error::Refused(_) => true,
+            Error::Backend { source, .. } => {
+                let passing = source.contains_label(mongodb::error::RETRYABLE_WRITE_ERROR);
+                !passing && server_code(source).is_some_and(|code| !PASSING.contains(&code))
+            }
+            _ => false,
+        }
+    }
+
+    /// The error with what caused it, without the driver's own words about its words.
+    pub(crate) fn in_full(&self) -> String {
+        match self {
+            Error::Backend { source, .. } => format!("{self}: {}", source.kind),
+            Error::Embedded { source, .. } => format!("{self}: {source}"),
+            other => other.to_string(),
+        }
+    }
+
     pub(crate) fn backend(action: impl Into<String>) -> impl FnOnce(mongodb::error::Error) -> Self {
         let action = action.into();
         move |source| Error::Backend { action, source }
@@ -244,6 +267,15 @@ const AWAY: [i32; 12] = [
     13435, // NotPrimaryNoSecondaryOk
     13436, // NotPrimaryOrSecondary
     10058, // LegacyNotPrimary
+];
+
+/// Server codes that say something of the moment, or of the user who asked, rather than of the request.
+const PASSING: [i32; 23] = [
+    6, 7, 89, 9001, // the network between servers
+    91, 11600, 11602, 189, 10107, 13435, 13436, // a server that stops, or is not the primary
+    13, 18, // another user may be allowed to
+    24, 46, 50, 112, 117, 202, 262, 276, 40333, // locked, busy or out of time
+    14031, // no space on the disk
 ];
 
 /// The code of a command or write error that the server answered with.

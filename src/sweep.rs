@@ -84,15 +84,15 @@ pub struct Sweep {
     stop: Option<BoxFuture<'static, ()>>,
 }
 
-type Observer = Box<dyn FnMut(&Progress) + Send>;
+pub(crate) type Observer = Box<dyn FnMut(&Progress) + Send>;
 
 pub(crate) struct Options {
     pub(crate) batch_size: u32,
     pub(crate) max_batches: Option<u64>,
     pub(crate) max_time: Option<Duration>,
     pub(crate) rate: Option<f64>,
-    cutoff: Option<DateTime>,
-    on_batch: Option<Observer>,
+    pub(crate) cutoff: Option<DateTime>,
+    pub(crate) on_batch: Option<Observer>,
     /// Whether to read the whole collection if the supporting index cannot be walked.
     pub(crate) read_all: bool,
 }

@@ -62,13 +62,6 @@ impl Schedule {
         }
     }
 
-    /// Has this index visited now.
-    pub(super) fn hurry_one(&mut self, id: ObjectId, now: Instant) {
-        if let Some(row) = self.rows.get_mut(&id) {
-            row.at = row.at.min(now);
-        }
-    }
-
     /// The index to be visited next, and when: of those whose time has come the one that was not visited for longest.
     pub(super) fn next(&self, now: Instant) -> Option<(ObjectId, Instant)> {
         let order = |row: &Row| (row.at.max(now), row.turn);

@@ -19,7 +19,7 @@ use super::{
     schedule::{Outcome, Schedule},
     status::{self, Activity, SweeperStatus, Visits},
     stopped,
-    visit::{Ground, Kit, Visited, of_error, outcome},
+    visit::{Ground, Kit, Visited, outcome},
 };
 use crate::{
     entry::{Entry, IndexState},

@@ -202,6 +202,6 @@ pub(super) fn outcome(visited: &Visited, now: DateTime) -> Outcome {
 }
 
 /// Whether the index is at fault, or the database is away.
-pub(super) fn of_error(error: &Error) -> Outcome {
+fn of_error(error: &Error) -> Outcome {
     if error.is_away() { Outcome::Away } else { Outcome::Failed }
 }

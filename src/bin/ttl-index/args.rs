@@ -59,6 +59,17 @@ pub(crate) enum Command {
         /// Only if it has this name
         name: Option<String>,
     },
+    /// Make good what a TTL index lacks, so that it is ACTIVE again
+    Repair {
+        /// The collection
+        #[arg(value_name = "COLL")]
+        collection: String,
+    },
+    /// Print how creations, repairs and drops go, or went: the last 100
+    Operations {
+        /// Only the one with this id
+        id: Option<String>,
+    },
     /// Say of documents whether they are due, when they expire, and why
     Explain(Explain),
     /// Delete what is due: one pass over each collection, until it is drained or a limit is reached

@@ -6,9 +6,9 @@
 //! | `time` | durations and instants, in and out |
 //! | `json` | Extended JSON, in and out |
 //! | `target` | which database a URI means, and its documents |
-//! | `indexes`, `explain`, `sweep`, `transfer` | the commands |
 //! | `daemon`, `status` | `run`, and `status`, `pause`, `resume` |
 //! | `signal` | SIGINT and SIGTERM |
+//! | `indexes`, `operations`, `explain`, `sweep`, `transfer` | the commands |
 //! | `output` | tables, lines of JSON, progress |
 //! | `failure` | what an error looks like, and which exit code it gives |
 
@@ -18,6 +18,7 @@ mod explain;
 mod failure;
 mod indexes;
 mod json;
+mod operations;
 mod output;
 mod signal;
 mod status;
@@ -62,6 +63,8 @@ async fn run(args: Args) -> anyhow::Result<u8> {
         Command::List { collection } => indexes::list(collection, uri, json).await,
         Command::Modify { collection, expire_after } => indexes::modify(&collection, expire_after, uri, json).await,
         Command::Drop { collection, name } => indexes::drop(&collection, name, uri, json).await,
+        Command::Repair { collection } => operations::repair(&collection, uri, json).await,
+        Command::Operations { id } => operations::list(id, uri, json).await,
         Command::Explain(explain) => explain::run(explain, uri, json).await,
         Command::Sweep(sweep) => sweep::run(sweep, uri, json).await,
         Command::Run(run) => daemon::run(run, uri).await,
