@@ -13,4 +13,5 @@ mod reports;
 mod semantics;
 mod support;
 mod sweep;
+mod sweeper;
 mod work;

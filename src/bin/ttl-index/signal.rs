@@ -19,7 +19,7 @@ pub(crate) fn stop_on_signal() -> anyhow::Result<CancellationToken> {
             _ = terminate.recv() => {}
         }
         stopping.cancel();
-        output::note("stopping at the end of the batch under way; once more stops at once");
+        output::note("stopping after the batch under way; once more stops at once");
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
