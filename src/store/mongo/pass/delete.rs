@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mongodb::bson::{Bson, DateTime, Document, doc};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use tracing::debug;
 
 use super::{super::registry, MongoPass};
@@ -107,9 +107,9 @@ impl MongoPass {
             // A sweep can never outrun replication.
             "writeConcern": { "w": "majority" },
         };
+        let documents = u32::try_from(piece.len()).unwrap_or(u32::MAX);
+        let limit = patience + A_DOCUMENT.saturating_mul(documents);
         if self.extensions.max_time {
-            let documents = u32::try_from(piece.len()).unwrap_or(u32::MAX);
-            let limit = patience + A_DOCUMENT.saturating_mul(documents);
             command.insert("maxTimeMS", i64::try_from(limit.as_millis()).unwrap_or(i64::MAX));
         }
         if self.extensions.collection_uuid
@@ -124,7 +124,13 @@ impl MongoPass {
                 Reply::GaveUp(0, failed(error))
             }
             // Even an error the server answered with may follow on some deletions.
-            Err(error) => Reply::Unclear(failed(error)),
+            Err(error) => {
+                if server_code(&error).is_none() {
+                    // Without an answer it may be at it until its time is over: what goes then must not be taken for left.
+                    sleep(limit).await;
+                }
+                Reply::Unclear(failed(error))
+            }
         }
     }
 }
