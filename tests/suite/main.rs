@@ -5,6 +5,7 @@ mod creators;
 mod differential;
 mod ledger;
 mod mongod_runs;
+mod outage;
 mod portable;
 mod race;
 mod real_data;

@@ -161,6 +161,10 @@ async fn the_portable_subset_is_enough_for_a_whole_life() {
 }
 
 fn assert_portable(name: &str, command: &Document) {
+    // What is written into a document is not a word of the command.
+    let mut command = command.clone();
+    command.remove("documents");
+    let command = &command;
     for word in words(&Bson::Document(command.clone())) {
         assert!(!FORBIDDEN.contains(&word.as_str()), "{word}: {command}");
     }

@@ -19,7 +19,7 @@ use crate::support::mongod::Mongod;
 async fn a_change_without_a_majority_behind_it_is_not_reported_as_made() {
     let (_server, it, ttl) = failing_server().await;
     let lacking = doc! { "code": 64, "errmsg": "waiting for replication timed out" };
-    let data = doc! { "failCommands": ["update"], "writeConcernError": lacking };
+    let data = doc! { "failCommands": ["findAndModify"], "writeConcernError": lacking };
     fail_point(&it.client, "failCommand", "alwaysOn", data).await;
     let month = Duration::from_secs(30 * 86_400);
     ttl.modify_index("c", month).await.unwrap_err();

@@ -9,6 +9,7 @@ pub(crate) mod mongod;
 pub(crate) mod place;
 #[cfg(feature = "cli")]
 pub(crate) mod program;
+pub(crate) mod proxy;
 mod uri;
 pub(crate) mod wait;
 
