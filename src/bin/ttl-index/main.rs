@@ -7,6 +7,7 @@
 //! | `json` | Extended JSON, in and out |
 //! | `target` | which database a URI means, and its documents |
 //! | `indexes`, `explain`, `sweep`, `transfer` | the commands |
+//! | `listen` | the page of metrics |
 //! | `output` | tables, lines of JSON, progress |
 //! | `failure` | what an error looks like, and which exit code it gives |
 
@@ -15,6 +16,8 @@ mod explain;
 mod failure;
 mod indexes;
 mod json;
+#[expect(dead_code, reason = "`run` is to call it")]
+mod listen;
 mod output;
 mod sweep;
 mod target;
