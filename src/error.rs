@@ -30,6 +30,8 @@ pub enum Code {
     IndexOptionsConflict = 85,
     /// Another index has this name already.
     IndexKeySpecsConflict = 86,
+    /// Somebody else is at it.
+    ConflictingOperationInProgress = 117,
     /// The name belongs to a view.
     CommandNotSupportedOnView = 166,
     /// An option that an index on `_id`, or any index, cannot have.
@@ -60,6 +62,7 @@ impl Code {
             Code::InvalidNamespace => "InvalidNamespace",
             Code::IndexOptionsConflict => "IndexOptionsConflict",
             Code::IndexKeySpecsConflict => "IndexKeySpecsConflict",
+            Code::ConflictingOperationInProgress => "ConflictingOperationInProgress",
             Code::CommandNotSupportedOnView => "CommandNotSupportedOnView",
             Code::InvalidIndexSpecificationOption => "InvalidIndexSpecificationOption",
             Code::QueryFeatureNotAllowed => "QueryFeatureNotAllowed",
@@ -140,6 +143,22 @@ pub enum Error {
     #[error("this backend is not swept: {0}")]
     Unfit(String),
 
+    /// The change was made, but whoever sweeps has not confirmed in time that it goes by it.
+    #[error(
+        "the change is made, but not yet guaranteed: {holder} has not confirmed it within {waited:?}; until it has, or its \
+         lease is over, documents may still be deleted as before the change"
+    )]
+    NotYetGuaranteed {
+        /// Who sweeps.
+        holder: String,
+        /// How long it was waited for.
+        waited: std::time::Duration,
+    },
+
+    /// The runtime was shut down, or the caller gave up, before it was done.
+    #[error("it was broken off before it was done")]
+    Interrupted,
+
     /// Data that this library stored could not be understood. Nothing was changed or deleted because of it.
     #[error("{0}")]
     Unreadable(String),
@@ -162,6 +181,8 @@ impl Error {
             Error::Embedded { .. } => "embedded",
             Error::InUse { .. } => "in_use",
             Error::Unfit(_) => "unfit",
+            Error::NotYetGuaranteed { .. } => "not_yet_guaranteed",
+            Error::Interrupted => "interrupted",
             Error::Unreadable(_) => "unreadable",
         }
     }

@@ -48,6 +48,7 @@ mod entry;
 mod error;
 mod expiry;
 mod index;
+mod lease;
 mod meter;
 mod namespace;
 mod number;
@@ -65,13 +66,15 @@ pub use error::{Code, Error, Refusal, Result};
 pub use expiry::{Reason, Rule, Verdict};
 pub use index::TtlIndex;
 pub use meter::{Counters, Counts, Delays, IndexCounters, METRICS, Metric, MetricKind};
-pub use registry::{CreateIndex, DropIndex, IndexInfo, IndexRef, ListIndexes, ModifyIndex, TtlRegistry};
+pub use registry::{
+    CreateIndex, DropIndex, IndexInfo, IndexRef, ListIndexes, ModifyIndex, Pause, PauseSweeping, TtlRegistry,
+};
 #[cfg(feature = "embedded")]
 pub use store::embedded::{Documents, EmbeddedCollection, EmbeddedStore};
 #[cfg(feature = "test-util")]
 pub use store::hooked::{Fault, HookedStore};
 pub use store::{IntoStore, mongo::MongoStore};
-pub use sweep::{Ended, Progress, Sweep, SweepReport};
+pub use sweep::{Claim, ClaimSweep, Ended, Progress, Sweep, SweepReport};
 
 /// The examples of the README compile.
 #[cfg(doctest)]

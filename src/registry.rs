@@ -5,6 +5,7 @@ mod drop;
 mod failing;
 mod list;
 mod modify;
+mod pause;
 mod snapshot;
 mod supporting;
 
@@ -12,12 +13,14 @@ pub use create::CreateIndex;
 pub use drop::{DropIndex, IndexRef};
 pub use list::{IndexInfo, ListIndexes};
 pub use modify::ModifyIndex;
+pub use pause::{Pause, PauseSweeping};
 pub(crate) use snapshot::{Slot, Snapshot};
 pub(crate) use supporting::walkable;
 
 use std::sync::Arc;
 
 use mongodb::bson::DateTime;
+use tokio::sync::Mutex;
 
 use crate::{
     error::{Code, Refusal, Result},
@@ -54,6 +57,8 @@ use crate::{
 pub struct TtlRegistry {
     pub(crate) store: DynStore,
     pub(crate) meter: Arc<Meter>,
+    /// Passes of this process take turns.
+    pub(crate) turn: Arc<Mutex<()>>,
 }
 
 impl TtlRegistry {
@@ -66,7 +71,7 @@ impl TtlRegistry {
         let store = store.into_store().0;
         Snapshot::load(&*store).await?;
         let meter = Arc::new(Meter::new(store.name()));
-        Ok(Self { store, meter })
+        Ok(Self { store, meter, turn: Arc::default() })
     }
 
     /// The database's clock, by which documents expire. Never runs ahead of it.

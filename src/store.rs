@@ -25,6 +25,7 @@ use std::{
         Arc,
         atomic::{AtomicI64, Ordering},
     },
+    time::Duration,
 };
 
 use futures_util::future::BoxFuture;
@@ -112,6 +113,11 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     fn now_since(&self, told: DateTime, at: Instant) -> DateTime {
         let millis = i64::try_from(at.elapsed().as_millis()).unwrap_or(i64::MAX);
         DateTime::from_millis(told.timestamp_millis().saturating_add(millis))
+    }
+
+    /// How long a delete may take effect after the end that it was given.
+    fn settle_time(&self) -> BoxFuture<'_, Result<Duration>> {
+        Box::pin(std::future::ready(Ok(Duration::ZERO)))
     }
 
     /// How this store wakes a sweeper, if it can.

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fs, path::Path, path::PathBuf};
 
 /// Each module, and the modules it may use. Nothing else is allowed, and no arrow points back.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("error", &[]),
     ("meter", &[]),
     ("namespace", &["error"]),
@@ -13,9 +13,10 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ("expiry", &["error", "index", "number"]),
     ("entry", &["error", "expiry", "index"]),
     ("store", &["clock", "entry", "error", "expiry", "namespace", "number"]),
+    ("lease", &["error", "store"]),
     ("pacing", &[]),
-    ("registry", &["entry", "error", "expiry", "index", "meter", "namespace", "store"]),
-    ("sweep", &["entry", "error", "expiry", "meter", "namespace", "pacing", "registry", "store"]),
+    ("registry", &["entry", "error", "expiry", "index", "lease", "meter", "namespace", "store"]),
+    ("sweep", &["entry", "error", "expiry", "lease", "meter", "namespace", "pacing", "registry", "store"]),
 ];
 
 /// Words that a part of the source must not hold outside of comments, and where they may stand all the same.

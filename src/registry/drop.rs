@@ -1,6 +1,6 @@
 //! `drop_index`.
 
-use std::future::IntoFuture;
+use std::{future::IntoFuture, time::Duration};
 
 use futures_util::{FutureExt, future::BoxFuture};
 use mongodb::bson::{Bson, Document, oid::ObjectId};
@@ -11,6 +11,7 @@ use crate::{
     entry::Entry,
     error::{Code, Error, Refusal, Result},
     index::default_name,
+    lease::{MAX_WAIT, wait_until_acknowledged},
     namespace::CollectionName,
     store::{Change, Store},
 };
@@ -48,17 +49,20 @@ impl TtlRegistry {
     ///
     /// # Guarantees
     ///
-    /// A pass that is running ends before its next batch; a batch that is under way is still deleted. The supporting
-    /// index goes too if it was made for this TTL index, and stays if it was there before.
+    /// After it returns nothing is deleted by the TTL index any more, in any process: whoever sweeps has confirmed it at the
+    /// end of a batch, or its lease is over. The supporting index goes too if it was made for this TTL index, and stays if it
+    /// was there before.
     ///
     /// # Errors
+    ///
+    /// [`Error::NotYetGuaranteed`] if whoever sweeps has not confirmed in time; the TTL index is dropped all the same.
     ///
     /// Refused with [`Code::IndexNotFound`] if the collection has no such TTL index. If the supporting index cannot be
     /// dropped the error says so; the TTL index is gone then. So it is, and the supporting index stays behind as an
     /// ordinary one under its name in [`IndexInfo::supporting_index`](crate::IndexInfo), if the process is killed between
     /// the two.
     pub fn drop_index(&self, collection: impl Into<String>, index: impl Into<IndexRef>) -> DropIndex<'_> {
-        DropIndex { registry: self, collection: collection.into(), index: index.into() }
+        DropIndex { registry: self, collection: collection.into(), index: index.into(), max_wait: MAX_WAIT }
     }
 }
 
@@ -69,6 +73,7 @@ pub struct DropIndex<'a> {
     registry: &'a TtlRegistry,
     collection: String,
     index: IndexRef,
+    max_wait: Duration,
 }
 
 impl<'a> IntoFuture for DropIndex<'a> {
@@ -85,21 +90,29 @@ impl<'a> IntoFuture for DropIndex<'a> {
 }
 
 impl DropIndex<'_> {
+    /// How long to wait for whoever sweeps to confirm; 60 s by default.
+    pub fn max_wait(mut self, time: Duration) -> Self {
+        self.max_wait = time;
+        self
+    }
+
     async fn drop(&self) -> Result<()> {
         let collection = CollectionName::parse(&self.collection)?;
         let store = &*self.registry.store;
         let snapshot = Snapshot::load(store).await?;
         let slot = snapshot.find(&collection).ok_or_else(|| no_index(&collection))?;
         let id = matching(slot, &collection, &self.index)?;
-        if store.change_registry(Change::Remove { entry: id }).await?.is_none() {
+        let Some(revision) = store.change_registry(Change::Remove { entry: id }).await? else {
             return Err(no_index(&collection).into());
-        }
+        };
         self.registry.meter.forget(&self.collection);
         info!(%collection, "TTL index dropped");
-        match slot {
-            Slot::Good(entry) => drop_supporting(store, entry).await.map_err(though_dropped),
-            Slot::Broken(_) => Ok(()),
+        let guaranteed = wait_until_acknowledged(&self.registry.store, revision, self.max_wait).await;
+        // After that, as a pass that walks the index would stumble.
+        if let Slot::Good(entry) = slot {
+            drop_supporting(store, entry).await.map_err(though_dropped)?;
         }
+        guaranteed
     }
 }
 

@@ -182,6 +182,10 @@ impl Store for Mongo {
         .boxed()
     }
 
+    fn settle_time(&self) -> BoxFuture<'_, Result<Duration>> {
+        async move { Ok(if self.extensions().await?.ends_in_time() { Duration::ZERO } else { UNBOUNDED }) }.boxed()
+    }
+
     fn collections(&self) -> BoxFuture<'_, Result<HashMap<String, Collection>>> {
         catalog::collections(&self.database).boxed()
     }

@@ -16,17 +16,23 @@ pub enum Ended {
     LimitReached,
     /// It was asked to stop, or the TTL index was changed or dropped meanwhile.
     Cancelled,
+    /// Sweeping is paused; see [`pause`](crate::TtlRegistry::pause).
+    Paused,
+    /// The right to sweep this database was lost: it could not be renewed in time.
+    LeaseLost,
     /// Something went wrong.
     Failed,
 }
 
 impl Ended {
-    /// As in reports: `drained`, `limit_reached`, `cancelled` or `failed`.
+    /// As in reports: `drained`, `limit_reached`, `cancelled`, `paused`, `lease_lost` or `failed`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Ended::Drained => "drained",
             Ended::LimitReached => "limit_reached",
             Ended::Cancelled => "cancelled",
+            Ended::Paused => "paused",
+            Ended::LeaseLost => "lease_lost",
             Ended::Failed => "failed",
         }
     }
@@ -91,4 +97,6 @@ pub struct SweepReport {
     pub oldest_due: Option<DateTime>,
     /// What went wrong, or why it was cancelled.
     pub error: Option<Error>,
+    /// When the next document expires, on stores that can tell at no cost.
+    pub(crate) next_expiry: Option<DateTime>,
 }

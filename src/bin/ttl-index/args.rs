@@ -149,4 +149,7 @@ pub(crate) struct Sweep {
     /// Only documents with a date at or before this instant, such as 2013-07-01T00:00:00Z
     #[arg(long, value_name = "T", value_parser = time::instant)]
     pub(crate) cutoff: Option<DateTime>,
+    /// If somebody else is sweeping, ask for it and wait
+    #[arg(long)]
+    pub(crate) wait: bool,
 }

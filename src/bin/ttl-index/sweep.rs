@@ -3,7 +3,7 @@
 use anyhow::Context;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use ttl_index::{Ended, SweepReport, TtlRegistry};
+use ttl_index::{Claim, Ended, SweepReport, TtlRegistry};
 
 use super::{
     args,
@@ -26,8 +26,13 @@ pub(crate) async fn run(args: args::Sweep, uri: Option<&str>, json: bool) -> any
     // From here on a signal ends the pass between two batches, and those to come before their first.
     let stop = stop_on_signal()?;
     let mut worst = DONE;
+    // For all of them, so that nobody else sweeps in between.
+    let claim = tokio::select! {
+        claim = registry.claim_sweep().wait(args.wait) => claim?,
+        () = stop.cancelled() => return Ok(LEFT_BEHIND),
+    };
     for collection in &collections {
-        let code = match pass(&registry, collection, &args, stop.clone()).await {
+        let code = match pass(&registry, &claim, collection, &args, stop.clone()).await {
             Ok(report) => {
                 output::line(if json { report_json(&report).to_string() } else { in_words(&report) })?;
                 outcome(&report)
@@ -36,11 +41,13 @@ pub(crate) async fn run(args: args::Sweep, uri: Option<&str>, json: bool) -> any
         };
         worst = [FAILED, REFUSED, LEFT_BEHIND].into_iter().find(|bad| [worst, code].contains(bad)).unwrap_or(DONE);
     }
+    claim.release().await;
     Ok(worst)
 }
 
 async fn pass(
     registry: &TtlRegistry,
+    claim: &Claim,
     collection: &str,
     args: &args::Sweep,
     stop: CancellationToken,
@@ -49,6 +56,7 @@ async fn pass(
     let shown = bar.clone();
     let mut sweep = registry
         .sweep(collection)
+        .under(claim)
         .stop_when(async move { stop.cancelled().await })
         .on_batch(move |progress| shown.set_position(progress.deleted));
     if let Some(documents) = args.batch_size {

@@ -37,6 +37,13 @@ pub(super) struct Extensions {
     pub(super) sharded: bool,
 }
 
+impl Extensions {
+    /// Whether a delete can be given an end that the server itself keeps to.
+    pub(super) fn ends_in_time(&self) -> bool {
+        self.now && self.max_time
+    }
+}
+
 /// The date the probe's queries ask for.
 const CUTOFF: DateTime = DateTime::from_millis(1_000_000_000_000);
 

@@ -107,8 +107,7 @@ impl MongoPass {
 
     /// From when on a statement has no effect any more, if no reply says what it has done.
     fn settled(&self, fence: &Statement) -> Instant {
-        let bounded = self.extensions.now && self.extensions.max_time;
-        if bounded { fence.settled } else { Instant::now() + UNBOUNDED }
+        if self.extensions.ends_in_time() { fence.settled } else { Instant::now() + UNBOUNDED }
     }
 
     async fn delete_piece(&mut self, piece: &[Found], until: DateTime, fence: &Statement) -> Reply {
