@@ -111,7 +111,7 @@ impl Meter {
         self.mirror.count(&names::PASSES, &[&self.labels(of)[..], &[("ended", ended)]].concat(), 1);
     }
 
-    /// How long ago the oldest document expired that is still due; none if nothing is due.
+    /// For how long the oldest document is due that is still there; none if nothing is due.
     pub(crate) fn oldest_due(&self, of: &Labels, age: Option<Duration>) {
         self.index(of, |index| index.oldest_due = age);
         self.mirror.set(&names::OLDEST_DUE, &self.labels(of), age.unwrap_or_default().as_secs_f64());

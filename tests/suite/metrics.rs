@@ -1,5 +1,6 @@
 //! What is counted, and how it is shown.
 
+mod numbers;
 mod table;
 
 use std::time::Duration;

@@ -53,6 +53,7 @@ pub(crate) struct Sample {
 /// A page, read.
 #[derive(Debug)]
 pub(crate) struct Page {
+    pub(crate) text: String,
     pub(crate) families: Vec<Family>,
 }
 
@@ -75,7 +76,8 @@ impl Page {
     ///
     /// If the client does not understand the page.
     pub(crate) fn read(text: &str) -> Page {
-        Page { families: serde_json::from_str(&parse(&fetch::prometheus_client(), text)).unwrap() }
+        let families = serde_json::from_str(&parse(&fetch::prometheus_client(), text)).unwrap();
+        Page { text: text.to_owned(), families }
     }
 
     /// The samples of this name that have all these labels, with all of their labels.
