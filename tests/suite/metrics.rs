@@ -6,7 +6,8 @@ mod table;
 use std::time::Duration;
 
 use mongodb::bson::doc;
-use tokio::net::TcpListener;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
 use ttl_index::{MongoStore, TtlIndex, TtlRegistry};
 
 use crate::support::database;
@@ -61,14 +62,15 @@ async fn the_listener_serves_two_pages_and_no_other() {
 }
 
 #[tokio::test]
-async fn a_client_that_says_nothing_does_not_hold_up_the_end() {
+async fn a_request_that_never_ends_does_not_hold_up_the_end() {
     let (address, end, serving) = page::serve().await;
-    let silent = tokio::net::TcpStream::connect(address).await.unwrap();
-    // Accepted in the order of arrival: once this one is answered, the silent one is there.
+    let mut slow = TcpStream::connect(address).await.unwrap();
+    slow.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n").await.unwrap();
+    // Accepted in the order of arrival: once this one is answered, the slow one is there.
     page::ask(address, "/healthz").await;
     end.send(()).unwrap();
     serving.await.unwrap().unwrap();
-    drop(silent);
+    drop(slow);
 }
 
 /// Every kind of request that can fail is counted, with the index's name as far as it is known.

@@ -54,7 +54,7 @@ pub(crate) async fn serve(
         () = async {
             shutdown.await;
             stop.cancel();
-            // A client that only holds its connection open would keep the process from ending.
+            // A client that is slow to ask would keep the process from ending.
             sleep(LAST_PAGES).await;
         } => Ok(()),
         () = async {
