@@ -196,6 +196,46 @@ impl Error {
         }
     }
 
+    /// Whether the database could not be reached, or is just now not what it takes: no fault of the request.
+    pub(crate) fn is_away(&self) -> bool {
+        use mongodb::error::ErrorKind;
+        let Error::Backend { source, .. } = self else { return false };
+        match server_code(source) {
+            Some(code) => AWAY.contains(&code),
+            None => matches!(
+                source.kind.as_ref(),
+                ErrorKind::Io(_)
+                    | ErrorKind::ServerSelection { .. }
+                    | ErrorKind::ConnectionPoolCleared { .. }
+                    | ErrorKind::DnsResolve { .. }
+                    | ErrorKind::Authentication { .. }
+            ),
+        }
+    }
+
+    /// Whether trying again can be no use before somebody mends something.
+    ///
+    /// Only what is certain: a refusal, or an answer of the server that is not known to be about its state at that moment.
+    pub(crate) fn is_lasting(&self) -> bool {
+        match self {
+            Error::Refused(_) => true,
+            Error::Backend { source, .. } => {
+                let passing = source.contains_label(mongodb::error::RETRYABLE_WRITE_ERROR);
+                !passing && server_code(source).is_some_and(|code| !PASSING.contains(&code))
+            }
+            _ => false,
+        }
+    }
+
+    /// The error with what caused it, without the driver's own words about its words.
+    pub(crate) fn in_full(&self) -> String {
+        match self {
+            Error::Backend { source, .. } => format!("{self}: {}", source.kind),
+            Error::Embedded { source, .. } => format!("{self}: {source}"),
+            other => other.to_string(),
+        }
+    }
+
     pub(crate) fn backend(action: impl Into<String>) -> impl FnOnce(mongodb::error::Error) -> Self {
         let action = action.into();
         move |source| Error::Backend { action, source }
@@ -210,6 +250,33 @@ impl Error {
         move |source| Error::Embedded { action, source: source.into() }
     }
 }
+
+/// Codes of a server that is starting, stopping, or not the primary.
+///
+/// Source: the state-change and retryable errors of MongoDB's driver specifications.
+const AWAY: [i32; 12] = [
+    6,     // HostUnreachable
+    7,     // HostNotFound
+    89,    // NetworkTimeout
+    91,    // ShutdownInProgress
+    189,   // PrimarySteppedDown
+    9001,  // SocketException
+    10107, // NotWritablePrimary
+    11600, // InterruptedAtShutdown
+    11602, // InterruptedDueToReplStateChange
+    13435, // NotPrimaryNoSecondaryOk
+    13436, // NotPrimaryOrSecondary
+    10058, // LegacyNotPrimary
+];
+
+/// Server codes that say something of the moment, or of the user who asked, rather than of the request.
+const PASSING: [i32; 23] = [
+    6, 7, 89, 9001, // the network between servers
+    91, 11600, 11602, 189, 10107, 13435, 13436, // a server that stops, or is not the primary
+    13, 18, // another user may be allowed to
+    24, 46, 50, 112, 117, 202, 262, 276, 40333, // locked, busy or out of time
+    14031, // no space on the disk
+];
 
 /// The code of a command or write error that the server answered with.
 pub(crate) fn server_code(error: &mongodb::error::Error) -> Option<i32> {

@@ -30,6 +30,7 @@
 //! | `expiry` | when a document expires, and why not: pure, on raw BSON | `index`, `number`, `error` |
 //! | `entry` | a TTL index as the registry stores it | `expiry`, `index` |
 //! | `store` | how documents and the registry are reached: MongoDB, or embedded | `entry`, `expiry`, … |
+//! | `operation` | what is told of creations and drops, while they run and afterwards | `store`, `entry` |
 //! | `registry` | which TTL indexes there are, and the verbs that change them | `store`, … |
 //! | `pacing` | how fast a sweep may go | |
 //! | `sweep` | one pass | `registry`, `store`, `expiry`, `pacing` |
@@ -52,10 +53,12 @@ mod lease;
 mod meter;
 mod namespace;
 mod number;
+mod operation;
 mod pacing;
 mod registry;
 mod store;
 mod sweep;
+mod sweeper;
 
 /// The driver's BSON, of which every document here is.
 pub use mongodb::bson;
@@ -66,8 +69,10 @@ pub use error::{Code, Error, Refusal, Result};
 pub use expiry::{Reason, Rule, Verdict};
 pub use index::TtlIndex;
 pub use meter::{Counters, Counts, Delays, IndexCounters, METRICS, Metric, MetricKind};
+pub use operation::{ChangeType, Operation, OperationError, OperationState, ProgressDocuments};
 pub use registry::{
-    CreateIndex, DropIndex, IndexInfo, IndexRef, ListIndexes, ModifyIndex, Pause, PauseSweeping, TtlRegistry,
+    CreateIndex, DropIndex, IndexInfo, IndexRef, ListIndexes, ListOperations, ModifyIndex, Pause, PauseSweeping,
+    Repair, TtlRegistry,
 };
 #[cfg(feature = "embedded")]
 pub use store::embedded::{Documents, EmbeddedCollection, EmbeddedStore};
@@ -75,6 +80,7 @@ pub use store::embedded::{Documents, EmbeddedCollection, EmbeddedStore};
 pub use store::hooked::{Fault, HookedStore};
 pub use store::{IntoStore, mongo::MongoStore};
 pub use sweep::{Claim, ClaimSweep, Ended, Progress, Sweep, SweepReport};
+pub use sweeper::{Activity, IndexStatus, Sweeper, SweeperHandle, SweeperStatus, Visits};
 
 /// The examples of the README compile.
 #[cfg(doctest)]

@@ -1,19 +1,32 @@
 //! Which TTL indexes a database has, and the verbs that change them.
 
+mod continuation;
 mod create;
+mod creation;
 mod drop;
 mod failing;
 mod list;
 mod modify;
+mod operations;
 mod pause;
+mod repair;
 mod snapshot;
 mod supporting;
 
+// For the sweeper, which is to find what processes that are gone have left.
+#[allow(unused_imports)]
+pub(crate) use continuation::{continue_drop, continue_operations};
 pub use create::CreateIndex;
+#[allow(unused_imports)]
+pub(crate) use creation::continue_creation;
 pub use drop::{DropIndex, IndexRef};
 pub use list::{IndexInfo, ListIndexes};
 pub use modify::ModifyIndex;
+pub use operations::ListOperations;
 pub use pause::{Pause, PauseSweeping};
+pub use repair::Repair;
+#[allow(unused_imports)]
+pub(crate) use repair::mark;
 pub(crate) use snapshot::{Slot, Snapshot};
 pub(crate) use supporting::walkable;
 

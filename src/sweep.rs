@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// The most documents in a batch.
-const MAX_BATCH: u32 = 100_000;
+pub(crate) const MAX_BATCH: u32 = 100_000;
 
 impl TtlRegistry {
     /// Deletes what is due in one collection: one pass with one cutoff, in batches.
@@ -84,15 +84,15 @@ pub struct Sweep {
     stop: Option<BoxFuture<'static, ()>>,
 }
 
-type Observer = Box<dyn FnMut(&Progress) + Send>;
+pub(crate) type Observer = Box<dyn FnMut(&Progress) + Send>;
 
 pub(crate) struct Options {
     pub(crate) batch_size: u32,
     pub(crate) max_batches: Option<u64>,
     pub(crate) max_time: Option<Duration>,
     pub(crate) rate: Option<f64>,
-    cutoff: Option<DateTime>,
-    on_batch: Option<Observer>,
+    pub(crate) cutoff: Option<DateTime>,
+    pub(crate) on_batch: Option<Observer>,
     /// Whether to read the whole collection if the supporting index cannot be walked.
     pub(crate) read_all: bool,
 }
@@ -251,8 +251,11 @@ async fn one_pass(
     stop: CancellationToken,
 ) -> Result<SweepReport> {
     // Refused before anybody is asked to hand over.
-    Snapshot::load(&*registry.store).await?.entry(&collection)?;
-    let tenure = tenure.begin(&registry, &stop).await?;
+    let snapshot = Snapshot::load(&*registry.store).await?;
+    let entry = snapshot.entry(&collection)?;
+    let Some(tenure) = tenure.begin(&registry, &stop).await? else {
+        return Ok(SweepReport::unbegun(entry, registry.store.now().await?));
+    };
     let outcome = pass_under(&registry, &collection, options, tenure.lease(), stop).await;
     tenure.end().await;
     outcome

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fs, path::Path, path::PathBuf};
 
 /// Each module, and the modules it may use. Nothing else is allowed, and no arrow points back.
-const ARROWS: [(&str, &[&str]); 13] = [
+const ARROWS: [(&str, &[&str]); 15] = [
     ("error", &[]),
     ("meter", &[]),
     ("namespace", &["error"]),
@@ -14,9 +14,11 @@ const ARROWS: [(&str, &[&str]); 13] = [
     ("entry", &["error", "expiry", "index"]),
     ("store", &["clock", "entry", "error", "expiry", "namespace", "number"]),
     ("lease", &["error", "store"]),
+    ("operation", &["entry", "error", "store"]),
     ("pacing", &[]),
-    ("registry", &["entry", "error", "expiry", "index", "lease", "meter", "namespace", "store"]),
+    ("registry", &["entry", "error", "expiry", "index", "lease", "meter", "namespace", "operation", "store"]),
     ("sweep", &["entry", "error", "expiry", "lease", "meter", "namespace", "pacing", "registry", "store"]),
+    ("sweeper", &["entry", "error", "lease", "meter", "namespace", "pacing", "registry", "store", "sweep"]),
 ];
 
 /// Words that a part of the source must not hold outside of comments, and where they may stand all the same.

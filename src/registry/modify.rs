@@ -78,12 +78,16 @@ impl ModifyIndex<'_> {
         };
         let revision = set_period(store, id, expire_after).await?;
         wait_until_acknowledged(&self.registry.store, revision, self.max_wait).await?;
-        Ok(IndexInfo::of(Snapshot::load(store).await?.entry(&collection)?))
+        match Snapshot::load(store).await?.find(&collection) {
+            Some(Slot::Good(entry)) => Ok(IndexInfo::of(entry)),
+            Some(Slot::Broken(broken)) => Err(broken.refusal().into()),
+            None => Err(no_index(&collection).into()),
+        }
     }
 }
 
 pub(super) async fn set_period(store: &dyn Store, entry: ObjectId, period: ExpireAfter) -> Result<i64> {
-    let fields = doc! { "expireAfterSeconds": period.seconds() };
+    let fields = doc! { "expireAfterSeconds": period.seconds(), "ruleSince": store.now().await? };
     store.change_registry(Change::Set { entry, fields, revision: None }).await?.ok_or_else(|| {
         Refusal::new(Code::IndexNotFound, "the TTL index was dropped while it was being modified").into()
     })

@@ -74,7 +74,7 @@ impl<'a> IntoFuture for ClaimSweep<'a> {
             // A task of its own: a driver call must not be dropped halfway.
             let taking = tokio::spawn(async move { Claim::take(&registry, patience, &stop).await });
             match taking.await {
-                Ok(claim) => claim,
+                Ok(claim) => claim?.ok_or(Error::Interrupted),
                 Err(error) => match error.try_into_panic() {
                     Ok(panic) => std::panic::resume_unwind(panic),
                     Err(_) => Err(Error::Interrupted),
@@ -96,15 +96,17 @@ pub struct Claim {
 }
 
 impl Claim {
-    async fn take(registry: &TtlRegistry, patience: Patience, stop: &CancellationToken) -> Result<Self> {
+    /// None if it was told to stop before it had it.
+    async fn take(registry: &TtlRegistry, patience: Patience, stop: &CancellationToken) -> Result<Option<Self>> {
         // Passes of the same process take turns instead of refusing each other.
         let turn = tokio::select! {
-            () = stop.cancelled() => return Err(Error::Interrupted),
+            biased;
+            () = stop.cancelled() => return Ok(None),
             turn = registry.turn.clone().lock_owned() => turn,
         };
         let claimant = Claimant::new(&lease::default_name(), lease::LEASE_TIME);
-        let lease = lease::take(&registry.store, &claimant, patience, stop).await?.ok_or(Error::Interrupted)?;
-        Ok(Self { lease: Arc::new(lease), _turn: turn })
+        let lease = lease::take(&registry.store, &claimant, patience, stop).await?;
+        Ok(lease.map(|lease| Self { lease: Arc::new(lease), _turn: turn }))
     }
 
     pub(super) fn lease(&self) -> Arc<Lease> {
@@ -138,13 +140,13 @@ pub(super) enum Begun {
 }
 
 impl Tenure {
-    pub(super) async fn begin(self, registry: &TtlRegistry, stop: &CancellationToken) -> Result<Begun> {
-        match self {
-            Tenure::Take(patience) => Claim::take(registry, patience, stop).await.map(Begun::Own),
-            Tenure::Held(lease) => Ok(Begun::Held(lease)),
+    pub(super) async fn begin(self, registry: &TtlRegistry, stop: &CancellationToken) -> Result<Option<Begun>> {
+        Ok(match self {
+            Tenure::Take(patience) => Claim::take(registry, patience, stop).await?.map(Begun::Own),
+            Tenure::Held(lease) => Some(Begun::Held(lease)),
             #[cfg(feature = "test-util")]
-            Tenure::None => Ok(Begun::None),
-        }
+            Tenure::None => Some(Begun::None),
+        })
     }
 }
 

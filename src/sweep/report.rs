@@ -4,7 +4,7 @@ use std::fmt;
 
 use mongodb::bson::DateTime;
 
-use crate::error::Error;
+use crate::{entry::Entry, error::Error};
 
 /// How a pass ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -99,4 +99,26 @@ pub struct SweepReport {
     pub error: Option<Error>,
     /// When the next document expires, on stores that can tell at no cost.
     pub(crate) next_expiry: Option<DateTime>,
+}
+
+impl SweepReport {
+    /// Of a pass that was stopped before it began.
+    pub(super) fn unbegun(entry: &Entry, now: DateTime) -> Self {
+        Self {
+            collection: entry.definition.collection.to_string(),
+            index: entry.definition.name.clone(),
+            cutoff: entry.rule.cutoff(now).unwrap_or(DateTime::MIN),
+            found: 0,
+            deleted: 0,
+            changed: 0,
+            uncertain: 0,
+            left: 0,
+            disputed: 0,
+            batches: 0,
+            ended: Ended::Cancelled,
+            oldest_due: None,
+            error: None,
+            next_expiry: None,
+        }
+    }
 }

@@ -6,19 +6,24 @@
 //! | `time` | durations and instants, in and out |
 //! | `json` | Extended JSON, in and out |
 //! | `target` | which database a URI means, and its documents |
-//! | `indexes`, `explain`, `sweep`, `transfer` | the commands |
+//! | `daemon`, `status` | `run`, and `status`, `pause`, `resume` |
+//! | `signal` | SIGINT and SIGTERM |
+//! | `indexes`, `operations`, `explain`, `sweep`, `transfer` | the commands |
 //! | `listen` | the page of metrics |
 //! | `output` | tables, lines of JSON, progress |
 //! | `failure` | what an error looks like, and which exit code it gives |
 
 mod args;
+mod daemon;
 mod explain;
 mod failure;
 mod indexes;
 mod json;
-#[expect(dead_code, reason = "`run` is to call it")]
 mod listen;
+mod operations;
 mod output;
+mod signal;
+mod status;
 mod sweep;
 mod target;
 mod time;
@@ -37,7 +42,9 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(error) => return failure::unparsed(&error),
     };
-    log_to_stderr(args.verbose);
+    // A daemon tells what it does.
+    let daemon = matches!(args.command, Command::Run(_));
+    log_to_stderr(args.verbose + u8::from(daemon));
     // Several threads, so that reading a file never holds up the driver's own tasks.
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime");
     let outcome = runtime.and_then(|runtime| {
@@ -58,8 +65,14 @@ async fn run(args: Args) -> anyhow::Result<u8> {
         Command::List { collection } => indexes::list(collection, uri, json).await,
         Command::Modify { collection, expire_after } => indexes::modify(&collection, expire_after, uri, json).await,
         Command::Drop { collection, name } => indexes::drop(&collection, name, uri, json).await,
+        Command::Repair { collection } => operations::repair(&collection, uri, json).await,
+        Command::Operations { id } => operations::list(id, uri, json).await,
         Command::Explain(explain) => explain::run(explain, uri, json).await,
         Command::Sweep(sweep) => sweep::run(sweep, uri, json).await,
+        Command::Run(run) => daemon::run(run, uri).await,
+        Command::Status { watch } => status::status(watch, uri, json).await,
+        Command::Pause { duration } => status::pause(duration, uri, json).await,
+        Command::Resume => status::resume(uri, json).await,
         Command::Import { collection, file } => transfer::import(&collection, &file, uri, json).await,
         Command::Export { collection, output } => transfer::export(&collection, output, uri, json).await,
     }

@@ -1,6 +1,5 @@
 //! `sweep`.
 
-use anyhow::Context;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use ttl_index::{Claim, Ended, SweepReport, TtlRegistry};
@@ -8,7 +7,7 @@ use ttl_index::{Claim, Ended, SweepReport, TtlRegistry};
 use super::{
     args,
     failure::{self, DONE, FAILED, LEFT_BEHIND, REFUSED},
-    json, output,
+    json, output, signal,
     target::Target,
     time,
 };
@@ -24,7 +23,7 @@ pub(crate) async fn run(args: args::Sweep, uri: Option<&str>, json: bool) -> any
         output::note("there is no TTL index in this database");
     }
     // From here on a signal ends the pass between two batches, and those to come before their first.
-    let stop = stop_on_signal()?;
+    let stop = signal::stop_on_signal()?;
     let mut worst = DONE;
     // For all of them, so that nobody else sweeps in between.
     let claim = tokio::select! {
@@ -138,39 +137,4 @@ fn in_words(report: &SweepReport) -> String {
         parts.push(format!("the oldest left behind expired {}", time::show(oldest)));
     }
     parts.join("; ")
-}
-
-#[cfg(unix)]
-fn stop_on_signal() -> anyhow::Result<CancellationToken> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
-    let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
-    let stop = CancellationToken::new();
-    let stopping = stop.clone();
-    tokio::spawn(async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-        stopping.cancel();
-        output::note("stopping after the batch under way; once more stops at once");
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-        std::process::exit(i32::from(FAILED));
-    });
-    Ok(stop)
-}
-
-#[cfg(not(unix))]
-fn stop_on_signal() -> anyhow::Result<CancellationToken> {
-    let stop = CancellationToken::new();
-    let stopping = stop.clone();
-    tokio::spawn(async move {
-        if tokio::signal::ctrl_c().await.is_ok() {
-            stopping.cancel();
-        }
-    });
-    Ok(stop)
 }

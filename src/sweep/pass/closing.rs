@@ -89,7 +89,7 @@ impl Sweeping<'_> {
 
     /// How long a document that expired then has been due: not before its rule was in force.
     fn age_of(&self, expired: DateTime) -> Duration {
-        self.now().saturating_duration_since(expired.max(self.visit.entry.created_at))
+        self.now().saturating_duration_since(expired.max(self.visit.entry.rule_since))
     }
 
     /// When the next document expires, on stores that can tell. Only a reason to look sooner: not to know is no failure.
