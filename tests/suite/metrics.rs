@@ -1,6 +1,7 @@
 //! What is counted, and how it is shown.
 
 mod numbers;
+mod program;
 mod table;
 
 use std::time::Duration;

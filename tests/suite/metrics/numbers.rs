@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mongodb::bson::{Bson, DateTime, Document, doc};
-use ttl_index::{Counters, Ended, Fault, HookedStore, METRICS, MongoStore, TtlIndex, TtlRegistry};
+use ttl_index::{Counters, Ended, Fault, HookedStore, METRICS, MongoStore, Sweeper, TtlIndex, TtlRegistry};
 
 use crate::support::page::{self, Page};
-use crate::support::{TestDatabase, database};
+use crate::support::{TestDatabase, database, wait};
 
 /// What happens between finding and deleting in the next batch.
 #[derive(Clone, Default)]
@@ -175,4 +175,31 @@ async fn a_dropped_index_raises_no_alarm() {
 #[allow(clippy::cast_precision_loss)]
 fn number(count: u64) -> f64 {
     count as f64
+}
+
+/// Who does not sweep knows nothing of what is due: another takes over, and an old figure would stay for ever.
+#[tokio::test]
+async fn who_has_given_the_lease_back_raises_no_alarm() {
+    page::counting();
+    let place = database().await;
+    let ttl = scenario(&place).await;
+    let labels = [("database", place.db.name())];
+    let sweeper = Sweeper::new(ttl.clone()).start().unwrap();
+    wait::until("the sweeper to see what is due", wait::LONG, async || {
+        let counters = ttl.counters();
+        counters.lease_held && counters.last_success.is_some()
+    })
+    .await;
+    let page = Page::now().await;
+    assert_eq!(page.sum("ttl_index_lease_held", &labels), 1.0);
+    assert!(page.sum("ttl_index_oldest_due_age_seconds", &labels) > 0.0);
+
+    sweeper.shutdown().await.unwrap();
+    let page = Page::now().await;
+    assert_eq!(page.sum("ttl_index_lease_held", &labels), 0.0);
+    assert_eq!(page.sum("ttl_index_oldest_due_age_seconds", &labels), 0.0);
+    let counters = ttl.counters();
+    assert!(!counters.lease_held && counters.lease_term > 0, "{counters:?}");
+    assert_eq!(counters.indexes[0].oldest_due, None);
+    place.drop().await;
 }
