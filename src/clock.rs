@@ -10,6 +10,14 @@ use std::{
 
 use mongodb::bson::DateTime;
 
+/// From one instant to another; none at all if that is earlier.
+///
+/// BSON's own subtraction overflows between the ends of its range.
+pub(crate) fn between(earlier: DateTime, later: DateTime) -> Duration {
+    let millis = i128::from(later.timestamp_millis()) - i128::from(earlier.timestamp_millis());
+    Duration::from_millis(u64::try_from(millis.max(0)).unwrap_or(u64::MAX))
+}
+
 /// A clock that stands still until it is moved.
 ///
 /// Hand it to [`EmbeddedStore::with_clock`](crate::EmbeddedStore::with_clock) to see in a moment what would take days.

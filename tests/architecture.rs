@@ -17,8 +17,8 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ("operation", &["entry", "error", "store"]),
     ("pacing", &[]),
     ("registry", &["entry", "error", "expiry", "index", "lease", "meter", "namespace", "operation", "store"]),
-    ("sweep", &["entry", "error", "expiry", "lease", "meter", "namespace", "pacing", "registry", "store"]),
-    ("sweeper", &["entry", "error", "lease", "meter", "namespace", "pacing", "registry", "store", "sweep"]),
+    ("sweep", &["clock", "entry", "error", "expiry", "lease", "meter", "namespace", "pacing", "registry", "store"]),
+    ("sweeper", &["clock", "entry", "error", "lease", "meter", "namespace", "pacing", "registry", "store", "sweep"]),
 ];
 
 /// Words that a part of the source must not hold outside of comments, and where they may stand all the same.

@@ -4,6 +4,7 @@
 //! out ([`probe`]) before the first deletion.
 
 mod catalog;
+mod modify;
 mod pass;
 mod probe;
 mod records;

@@ -22,6 +22,7 @@ use super::{
     visit::{Ground, Kit, Visited, outcome},
 };
 use crate::{
+    clock::between,
     entry::{Entry, IndexState},
     error::{Error, Result},
     lease::{self, Claimant, Lease, Patience, Standing},
@@ -322,7 +323,7 @@ impl<'a> Tenure<'a> {
 
     /// Finishes a creation in the background that nobody else seems to be at: building an index may take hours.
     fn continue_creation(&mut self, entry: &Entry, now: DateTime) {
-        let gone = now.saturating_duration_since(entry.created_at) >= CONTINUE_AFTER;
+        let gone = between(entry.created_at, now) >= CONTINUE_AFTER;
         if entry.state != IndexState::Creating || !gone || !self.continued.insert(entry.id) {
             return;
         }

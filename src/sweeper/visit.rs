@@ -13,6 +13,7 @@ use super::{
     schedule::Outcome,
 };
 use crate::{
+    clock::between,
     entry::{Entry, IndexState},
     error::{Error, Result},
     lease::Lease,
@@ -195,7 +196,7 @@ pub(super) fn outcome(visited: &Visited, now: DateTime) -> Outcome {
     };
     match (report.ended, &report.error) {
         (Ended::Failed, Some(error)) => of_error(error),
-        (Ended::Drained, _) => Outcome::Drained(report.next_expiry.map(|next| next.saturating_duration_since(now))),
+        (Ended::Drained, _) => Outcome::Drained(report.next_expiry.map(|next| between(now, next))),
         // Whatever it was, it was not the end of what is due.
         _ => Outcome::More,
     }

@@ -8,6 +8,7 @@ use tracing::debug;
 
 use super::{super::Progress, Sweeping};
 use crate::{
+    clock::between,
     error::{Error, Result},
     expiry::Dates,
     meter::Batch,
@@ -123,8 +124,7 @@ impl Sweeping<'_> {
         let now = self.now();
         let delay = |found: &Found| {
             let expired = self.visit.entry.rule.expires_at(found.dates?.earliest);
-            // The clock is one that never runs ahead; what was due is due.
-            Some(now.saturating_duration_since(expired))
+            Some(between(expired, now))
         };
         self.visit.meter.delays(&self.labels(), deleted.filter_map(delay));
     }

@@ -6,7 +6,7 @@ use mongodb::bson::DateTime;
 use tracing::{debug, info, warn};
 
 use super::{Ended, Progress, SweepReport, Sweeping};
-use crate::{error::Result, store::Position};
+use crate::{clock::between, error::Result, store::Position};
 
 /// Looks for the oldest document still due among so many.
 const PEEK: u32 = 100;
@@ -89,7 +89,7 @@ impl Sweeping<'_> {
 
     /// How long a document that expired then has been due: not before its rule was in force.
     fn age_of(&self, expired: DateTime) -> Duration {
-        self.now().saturating_duration_since(expired.max(self.visit.entry.rule_since))
+        between(expired.max(self.visit.entry.rule_since), self.now())
     }
 
     /// When the next document expires, on stores that can tell. Only a reason to look sooner: not to know is no failure.
