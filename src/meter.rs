@@ -14,7 +14,7 @@ pub use counters::{Counters, Counts, Delays, IndexCounters};
 pub use names::{METRICS, Metric, MetricKind};
 
 use std::{
-    collections::{BTreeMap, btree_map::Entry},
+    collections::{BTreeMap, HashSet, btree_map::Entry},
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -111,7 +111,7 @@ impl Meter {
         self.mirror.count(&names::PASSES, &[&self.labels(of)[..], &[("ended", ended)]].concat(), 1);
     }
 
-    /// How long ago the oldest document expired that is still due; none if nothing is due.
+    /// For how long the oldest document is due that is still there; none if nothing is due.
     pub(crate) fn oldest_due(&self, of: &Labels, age: Option<Duration>) {
         self.index(of, |index| index.oldest_due = age);
         self.mirror.set(&names::OLDEST_DUE, &self.labels(of), age.unwrap_or_default().as_secs_f64());
@@ -138,9 +138,12 @@ impl Meter {
         }
     }
 
-    /// Whether this process holds the lease, and the term it knows of.
+    /// Whether this process holds the lease, and the term it knows of. Without it nothing is known of what is due now.
     pub(crate) fn lease(&self, held: bool, term: i64) {
         self.lock().lease = (held, term);
+        if !held {
+            self.quieten(|_| true);
+        }
         self.mirror.set(&names::LEASE_HELD, &[self.database()], f64::from(u8::from(held)));
         self.mirror.set(&names::LEASE_TERM, &[self.database()], float(term));
     }
@@ -159,19 +162,37 @@ impl Meter {
 
     /// The TTL index of a collection is gone, and with it whatever was said of its present state.
     pub(crate) fn forget(&self, collection: &str) {
-        let forgotten: Vec<IndexCounters> = {
-            let mut counted = self.lock();
-            let (gone, kept) = std::mem::take(&mut counted.indexes)
-                .into_iter()
-                .partition::<BTreeMap<_, _>, _>(|((of, _), _)| of == collection);
-            counted.indexes = kept;
-            for index in gone.values() {
-                counted.dropped.add(&index.counts);
+        self.forget_those(|of| of.collection == collection);
+    }
+
+    /// The same for all TTL indexes that were swept and are not among these.
+    pub(crate) fn keep(&self, known: &HashSet<(&str, &str)>) {
+        let gone = |of: &IndexCounters| !known.contains(&(of.collection.as_str(), of.index.as_str()));
+        self.forget_those(|of| !of.counts.passes.is_empty() && gone(of));
+    }
+
+    fn forget_those(&self, gone: impl Fn(&IndexCounters) -> bool) {
+        self.quieten(&gone);
+        let counted = &mut *self.lock();
+        let dropped = &mut counted.dropped;
+        counted.indexes.retain(|_, index| {
+            let gone = gone(index);
+            if gone {
+                dropped.add(&index.counts);
             }
-            gone.into_values().collect()
-        };
-        // The facade cannot take a value back: nothing is due any more, and nothing fails.
-        for IndexCounters { collection, index, .. } in &forgotten {
+            !gone
+        });
+    }
+
+    /// Says no longer that anything is due or fails. The facade cannot take a value back; 0 raises no alarm.
+    fn quieten(&self, which: impl Fn(&IndexCounters) -> bool) {
+        let loud = |index: &&mut IndexCounters| index.oldest_due.is_some() || index.consecutive_failures > 0;
+        let mut quiet = Vec::new();
+        for index in self.lock().indexes.values_mut().filter(|index| which(index)).filter(loud) {
+            (index.oldest_due, index.consecutive_failures) = (None, 0);
+            quiet.push((index.collection.clone(), index.index.clone()));
+        }
+        for (collection, index) in &quiet {
             let labels = self.labels(&Labels { collection, index });
             self.mirror.set(&names::OLDEST_DUE, &labels, 0.0);
             self.mirror.set(&names::CONSECUTIVE_FAILURES, &labels, 0.0);

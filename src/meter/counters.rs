@@ -36,7 +36,8 @@ pub struct IndexCounters {
     pub index: String,
     /// What happened.
     pub counts: Counts,
-    /// How long ago the oldest document expired that was still due when it was last looked; none if nothing was.
+    /// For how long the oldest document had been due when it was last looked, not longer than there was the TTL index;
+    /// none if nothing was due.
     pub oldest_due: Option<Duration>,
     /// How often in a row its passes have failed.
     pub consecutive_failures: u64,

@@ -117,7 +117,7 @@ pub(super) const DISPUTED: Metric = counter(
 pub(super) const OLDEST_DUE: Metric = gauge(
     "ttl_index_oldest_due_age_seconds",
     "seconds",
-    "How long ago the oldest document expired that is still due; 0 if nothing is due.",
+    "For how long the oldest document is due that is still there; 0 if nothing is due.",
 );
 
 pub(super) const BATCHES: Metric =
@@ -146,7 +146,7 @@ pub(super) const PASSES: Metric = Metric {
     ..counter(
         "ttl_index_passes_total",
         "passes",
-        "Passes, by how they ended: drained, limit_reached, cancelled or failed.",
+        "Passes, by how they ended: drained, limit_reached, cancelled, paused, lease_lost or failed.",
     )
 };
 

@@ -65,6 +65,8 @@ pub(super) async fn run(
     told: watch::Sender<SweeperStatus>,
 ) -> Result<()> {
     info!(name = options.name, max_rate = options.max_rate, "sweeper started");
+    // Said from the start, so that it shows if nobody ever sweeps.
+    registry.meter.lease(false, 0);
     while let Some(lease) = stand_by(&registry, &options, &stop, &told).await? {
         let lease = Arc::new(lease);
         registry.meter.lease(true, lease.term());
@@ -268,6 +270,7 @@ impl<'a> Tenure<'a> {
             kit.catalog.keep(&ids);
         }
         self.registry.meter.indexes(&by_state(&snapshot));
+        self.registry.meter.keep(&entries(&snapshot).map(Entry::names).collect());
         self.snapshot = Some(snapshot.clone());
         Ok(Some(snapshot))
     }

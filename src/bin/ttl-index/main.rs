@@ -9,6 +9,7 @@
 //! | `daemon`, `status` | `run`, and `status`, `pause`, `resume` |
 //! | `signal` | SIGINT and SIGTERM |
 //! | `indexes`, `operations`, `explain`, `sweep`, `transfer` | the commands |
+//! | `listen` | the page of metrics |
 //! | `output` | tables, lines of JSON, progress |
 //! | `failure` | what an error looks like, and which exit code it gives |
 
@@ -18,6 +19,7 @@ mod explain;
 mod failure;
 mod indexes;
 mod json;
+mod listen;
 mod operations;
 mod output;
 mod signal;
