@@ -7,12 +7,13 @@
 //! | [`visit`] | one visit to one index |
 //! | [`schedule`] | which index is visited when: pure |
 //! | [`catalog`], [`drift`] | what the collections are, and what has become of them |
-//! | [`status`] | what is told of it all |
+//! | [`telling`], [`status`] | what is told of it all |
 
 mod catalog;
 mod drift;
 mod schedule;
 mod status;
+mod telling;
 mod tenure;
 mod visit;
 

@@ -68,15 +68,13 @@ impl Catalog {
             None => Collection { kind: Kind::Ordinary, uuid: entry.uuid.clone(), ..Collection::default() },
         };
         let usable = |listing: &&Listing| listing.at.elapsed() < LIST_INDEXES && listing.state == entry.state;
-        seen.indexes = match self.indexes.get(&entry.id).filter(usable) {
-            Some(listing) => listing.indexes.clone(),
-            None => {
-                let at = Instant::now();
-                let indexes = store.indexes(&entry.definition.collection).await?;
-                self.indexes.insert(entry.id, Listing { at, state: entry.state, indexes: indexes.clone() });
-                indexes
-            }
-        };
+        if let Some(listing) = self.indexes.get(&entry.id).filter(usable) {
+            seen.indexes.clone_from(&listing.indexes);
+        } else {
+            let at = Instant::now();
+            seen.indexes = store.indexes(&entry.definition.collection).await?;
+            self.indexes.insert(entry.id, Listing { at, state: entry.state, indexes: seen.indexes.clone() });
+        }
         Ok(seen)
     }
 

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use mongodb::bson::{DateTime, Document, doc, oid::ObjectId};
+use mongodb::bson::{DateTime, oid::ObjectId};
 use tokio::{
     sync::watch,
     time::{Instant, sleep, sleep_until, timeout},
@@ -16,9 +16,10 @@ use tracing::{debug, info, warn};
 
 use super::{
     Options, changed,
-    schedule::{Outcome, Schedule},
-    status::{self, Activity, SweeperStatus, Visits},
+    schedule::Schedule,
+    status::{Activity, SweeperStatus, Visits},
     stopped,
+    telling::by_state,
     visit::{Ground, Kit, Visited, outcome},
 };
 use crate::{
@@ -29,7 +30,6 @@ use crate::{
     meter::Labels,
     pacing::Bucket,
     registry::{Slot, Snapshot, TtlRegistry, continue_creation, continue_operations},
-    store::{Guard, Records},
     sweep::Ended,
 };
 
@@ -38,9 +38,6 @@ const FIRST_RETRY: Duration = Duration::from_secs(1);
 
 /// How long a database call is waited for once the lease is lost. Then it is left behind: it can have no effect any more.
 const LAST_WAIT: Duration = Duration::from_secs(3);
-
-/// How often at most what is told of the indexes is written down.
-const TELL_EVERY: Duration = Duration::from_secs(10);
 
 /// A creation that nobody has finished for so long is continued: who asked for it may be gone.
 const CONTINUE_AFTER: Duration = Duration::from_secs(60);
@@ -95,12 +92,13 @@ async fn stand_by(
         // Another one each time: what an earlier tenure left under way must have lapsed as well.
         let claimant = Claimant::new(&options.name, options.lease_time);
         told.send_modify(|status| status.activity = Activity::Standby);
-        let (store, token) = (registry.store.clone(), stop.clone());
+        let (store, told_to_stop) = (registry.store.clone(), stop.clone());
         // A task of its own: a driver call must not be dropped halfway, and may take for ever.
-        let mut taking = tokio::spawn(async move { lease::take(&store, &claimant, Patience::StandBy, &token).await });
+        let mut asking =
+            tokio::spawn(async move { lease::take(&store, &claimant, Patience::StandBy, &told_to_stop).await });
         let taken = tokio::select! {
-            taken = &mut taking => taken,
-            () = stopped(stop) => match timeout(options.lease_time, taking).await {
+            taken = &mut asking => taken,
+            () = stopped(stop) => match timeout(options.lease_time, asking).await {
                 Ok(taken) => taken,
                 Err(_) => return Ok(None),
             },
@@ -124,21 +122,21 @@ async fn stand_by(
     }
 }
 
-struct Tenure<'a> {
-    registry: &'a TtlRegistry,
-    options: &'a Options,
+pub(super) struct Tenure<'a> {
+    pub(super) registry: &'a TtlRegistry,
+    pub(super) options: &'a Options,
     stop: &'a CancellationToken,
-    told: &'a watch::Sender<SweeperStatus>,
-    lease: Arc<Lease>,
+    pub(super) told: &'a watch::Sender<SweeperStatus>,
+    pub(super) lease: Arc<Lease>,
     standing: watch::Receiver<Standing>,
     revision: watch::Receiver<Option<i64>>,
-    schedule: Schedule,
+    pub(super) schedule: Schedule,
     kit: Option<Kit>,
     /// None until it is read, and whenever it is to be read again.
-    snapshot: Option<Arc<Snapshot>>,
-    visits: HashMap<ObjectId, Visits>,
+    pub(super) snapshot: Option<Arc<Snapshot>>,
+    pub(super) visits: HashMap<ObjectId, Visits>,
     continued: HashSet<ObjectId>,
-    told_at: Option<Instant>,
+    pub(super) told_at: Option<Instant>,
     /// What the database's clock showed, and when.
     clock: Option<(DateTime, Instant)>,
 }
@@ -285,40 +283,12 @@ impl<'a> Tenure<'a> {
         let came_to = outcome(&visited, now);
         self.schedule.visited(id, came_to, Instant::now());
         self.account(entry, &visited, came_to, now);
-        if let Visited::Passed(Ok(report)) = &visited
+        if let Visited::Passed(passed) = &visited
+            && let Ok(report) = &**passed
             && matches!(report.ended, Ended::Cancelled | Ended::Paused)
         {
             self.snapshot = None;
         }
-    }
-
-    fn account(&mut self, entry: &Entry, visited: &Visited, came_to: Outcome, now: DateTime) {
-        let labels = Labels { collection: entry.definition.collection.as_str(), index: entry.definition.name.as_str() };
-        let Visited::Passed(passed) = visited else { return };
-        let visits = self.visits.entry(entry.id).or_default();
-        visits.last = Some(now);
-        visits.failures = self.schedule.failures(entry.id);
-        self.registry.meter.failures(&labels, u64::from(visits.failures));
-        let error = match passed {
-            Ok(report) => {
-                report.ended.as_str().clone_into(&mut visits.ended);
-                visits.deleted += report.deleted;
-                visits.oldest_due = report.oldest_due;
-                report.error.as_ref().filter(|_| report.ended == Ended::Failed)
-            }
-            Err(error) => {
-                Ended::Failed.as_str().clone_into(&mut visits.ended);
-                self.registry.meter.error(&labels, error.kind(), error.code());
-                warn!(labels.collection, labels.index, %error, "the visit could not begin");
-                Some(error)
-            }
-        };
-        let news = visits.error.is_some() != error.is_some();
-        visits.error = error.map(Error::in_full);
-        if matches!(came_to, Outcome::Drained(_) | Outcome::More) {
-            self.registry.meter.success(now);
-        }
-        self.write_status(now, news);
     }
 
     /// Finishes a creation in the background that nobody else seems to be at: building an index may take hours.
@@ -398,42 +368,6 @@ impl<'a> Tenure<'a> {
             },
         }
     }
-
-    fn tell(&self, activity: Activity) {
-        let status = SweeperStatus {
-            activity,
-            holder: Some(self.lease.holder().to_owned()),
-            term: Some(self.lease.term()),
-            since: None,
-            paused: self.snapshot.as_ref().and_then(|snapshot| snapshot.paused.clone()),
-            max_rate: Some(self.options.max_rate),
-            told_at: None,
-            indexes: self.snapshot.as_ref().map(|snapshot| status::rows(snapshot, &self.visits)).unwrap_or_default(),
-        };
-        self.lease.tell(doc! { "activity": activity.as_str(), "maxRate": self.options.max_rate });
-        self.told.send_replace(status);
-    }
-
-    /// Writes down what is told of the indexes, now and then and when there is news of an error.
-    fn write_status(&mut self, now: DateTime, news: bool) {
-        if !news && self.told_at.is_some_and(|at| at.elapsed() < TELL_EVERY) {
-            return;
-        }
-        self.told_at = Some(Instant::now());
-        let rows: Vec<Document> = self.visits.iter().map(|(id, visits)| visits.to_document(*id)).collect();
-        let fields = doc! { "term": self.lease.term(), "at": now, "indexes": rows };
-        let store = self.registry.store.clone();
-        tokio::spawn(async move {
-            let id = status::RECORD;
-            let written = match store.set_record(Records::Lease, id, Guard::Has(doc! {}), fields.clone()).await {
-                Ok(None) => store.set_record(Records::Lease, id, Guard::Missing, fields).await,
-                other => other,
-            };
-            if let Err(error) = written {
-                debug!(%error, "the status could not be written down");
-            }
-        });
-    }
 }
 
 fn entries(snapshot: &Snapshot) -> impl Iterator<Item = &Entry> {
@@ -441,15 +375,4 @@ fn entries(snapshot: &Snapshot) -> impl Iterator<Item = &Entry> {
         Slot::Good(entry) => Some(&**entry),
         Slot::Broken(_) => None,
     })
-}
-
-fn by_state(snapshot: &Snapshot) -> Vec<(&'static str, usize)> {
-    let state = |slot: &Slot| match slot {
-        Slot::Good(entry) => entry.state,
-        Slot::Broken(_) => IndexState::NeedsRepair,
-    };
-    let count = |wanted| snapshot.slots.iter().filter(|slot| state(slot) == wanted).count();
-    [IndexState::Creating, IndexState::Active, IndexState::NeedsRepair]
-        .map(|state| (state.as_str(), count(state)))
-        .to_vec()
 }

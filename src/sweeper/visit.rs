@@ -46,7 +46,7 @@ pub(super) struct Ground {
 /// What came of a visit.
 pub(super) enum Visited {
     /// A pass was made, or could not be begun.
-    Passed(Result<SweepReport>),
+    Passed(Box<Result<SweepReport>>),
     /// There was nothing to sweep by: the index is being made, or needs repair.
     Skipped,
 }
@@ -83,11 +83,13 @@ impl Ground {
     pub(super) async fn visit(self, mut kit: Kit, id: ObjectId, stop: CancellationToken) -> (Kit, Visited) {
         let Some(entry) = self.entry(id) else { return (kit, Visited::Skipped) };
         let visited = match self.seen(&mut kit, entry).await {
-            Ok(Some(seen)) => Visited::Passed(self.pass(&mut kit, entry, seen, stop).await),
+            Ok(Some(seen)) => Visited::Passed(Box::new(self.pass(&mut kit, entry, seen, stop).await)),
             Ok(None) => Visited::Skipped,
-            Err(error) => Visited::Passed(Err(error)),
+            Err(error) => Visited::Passed(Box::new(Err(error))),
         };
-        if let Visited::Passed(Ok(SweepReport { error: Some(_), .. }) | Err(_)) = &visited {
+        if let Visited::Passed(passed) = &visited
+            && matches!(**passed, Ok(SweepReport { error: Some(_), .. }) | Err(_))
+        {
             kit.catalog.doubt(id);
         }
         (kit, visited)
@@ -191,8 +193,10 @@ impl Ground {
 pub(super) fn outcome(visited: &Visited, now: DateTime) -> Outcome {
     let report = match visited {
         Visited::Skipped => return Outcome::Drained(None),
-        Visited::Passed(Err(error)) => return of_error(error),
-        Visited::Passed(Ok(report)) => report,
+        Visited::Passed(passed) => match &**passed {
+            Err(error) => return of_error(error),
+            Ok(report) => report,
+        },
     };
     match (report.ended, &report.error) {
         (Ended::Failed, Some(error)) => of_error(error),

@@ -58,7 +58,7 @@ impl Sweeping<'_> {
                 warn!(collection, index, found, deleted, changed, uncertain, left, %error, "pass failed");
             }
             _ if found == 0 && ended == Ended::Drained => {
-                debug!(collection, index, disputed, %ended, "nothing was due")
+                debug!(collection, index, disputed, %ended, "nothing was due");
             }
             _ => info!(collection, index, found, deleted, changed, left, disputed, batches, %ended, "pass ended"),
         }
@@ -68,7 +68,10 @@ impl Sweeping<'_> {
         {
             self.visit.meter.error(&self.labels(), error.kind(), error.code());
         }
-        self.visit.meter.oldest_due(&self.labels(), oldest_due.map(|due| self.age_of(due)));
+        // Under a rule or a lease that is gone it says nothing.
+        if matches!(ended, Ended::Drained | Ended::LimitReached | Ended::Failed) {
+            self.visit.meter.oldest_due(&self.labels(), oldest_due.map(|due| self.age_of(due)));
+        }
         SweepReport {
             collection,
             index,

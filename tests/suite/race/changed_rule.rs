@@ -30,7 +30,7 @@ async fn a_pass_ends_cancelled_when_its_ttl_index_is_dropped() {
     for setting in Setting::all().await {
         let ttl = setting
             .disturbed(async |place: Arc<Place>| {
-                unconfirmed(place.registry().await.drop_index("c", "t_1").max_wait(NO_TIME).await)
+                unconfirmed(&place.registry().await.drop_index("c", "t_1").max_wait(NO_TIME).await);
             })
             .await;
         ttl.create_index("c", setting.on("t")).await.unwrap();
@@ -46,7 +46,7 @@ async fn a_pass_ends_cancelled_when_its_period_becomes_longer() {
         let ttl = setting
             .disturbed(async |place: Arc<Place>| {
                 let century = Duration::from_secs(2_000_000_000);
-                unconfirmed(place.registry().await.modify_index("c", century).max_wait(NO_TIME).await);
+                unconfirmed(&place.registry().await.modify_index("c", century).max_wait(NO_TIME).await);
             })
             .await;
         ttl.create_index("c", setting.on("t")).await.unwrap();
@@ -67,7 +67,7 @@ async fn a_pass_ends_cancelled_when_its_ttl_index_is_dropped_and_another_is_made
                 let other = other.clone();
                 async move {
                     let ttl = place.registry().await;
-                    unconfirmed(ttl.drop_index("c", "t_1").max_wait(NO_TIME).await);
+                    unconfirmed(&ttl.drop_index("c", "t_1").max_wait(NO_TIME).await);
                     ttl.create_index("c", other).await.unwrap();
                 }
             })
