@@ -3,7 +3,11 @@
 //! A refusal carries the code and code name that MongoDB gives for the same thing, so that code written against MongoDB
 //! keeps recognising it.
 
+mod privilege;
+
 use std::fmt;
+
+pub use privilege::MissingPrivilege;
 
 /// The error codes of MongoDB that refusals carry.
 ///
@@ -109,7 +113,7 @@ pub enum Error {
     Refused(#[from] Refusal),
 
     /// The MongoDB-compatible backend could not be reached, or answered with an error.
-    #[error("{action} failed")]
+    #[error("{action} failed{}", privilege::named(.source))]
     Backend {
         /// What was being done, and where.
         action: String,
@@ -159,6 +163,14 @@ impl Error {
         match self {
             Error::Refused(refusal) => Some(refusal.code().number()),
             Error::Backend { source, .. } => server_code(source),
+            _ => None,
+        }
+    }
+
+    /// The privilege that the backend found missing, if that is what went wrong.
+    pub fn missing_privilege(&self) -> Option<MissingPrivilege> {
+        match self {
+            Error::Backend { source, .. } => MissingPrivilege::of(source),
             _ => None,
         }
     }

@@ -10,6 +10,7 @@ mod race;
 mod real_data;
 mod registry;
 mod reports;
+mod roles;
 mod semantics;
 mod support;
 mod sweep;

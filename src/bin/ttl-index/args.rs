@@ -63,6 +63,8 @@ pub(crate) enum Command {
     Explain(Explain),
     /// Delete what is due: one pass over each collection, until it is drained or a limit is reached
     Sweep(Sweep),
+    /// Print the MongoDB role that a user needs, as the createRole command that makes it
+    Role(super::role::Args),
     /// Insert documents from JSON Lines, in pages of 200
     Import {
         /// The collection

@@ -7,6 +7,7 @@
 //! | `json` | Extended JSON, in and out |
 //! | `target` | which database a URI means, and its documents |
 //! | `indexes`, `explain`, `sweep`, `transfer` | the commands |
+//! | `role` | the privileges that a user needs |
 //! | `output` | tables, lines of JSON, progress |
 //! | `failure` | what an error looks like, and which exit code it gives |
 
@@ -16,6 +17,7 @@ mod failure;
 mod indexes;
 mod json;
 mod output;
+mod role;
 mod sweep;
 mod target;
 mod time;
@@ -57,6 +59,7 @@ async fn run(args: Args) -> anyhow::Result<u8> {
         Command::Drop { collection, name } => indexes::drop(&collection, name, uri, json).await,
         Command::Explain(explain) => explain::run(explain, uri, json).await,
         Command::Sweep(sweep) => sweep::run(sweep, uri, json).await,
+        Command::Role(args) => role::run(&args, uri, json),
         Command::Import { collection, file } => transfer::import(&collection, &file, uri, json).await,
         Command::Export { collection, output } => transfer::export(&collection, output, uri, json).await,
     }
