@@ -82,9 +82,16 @@ const PASSING: [i32; 14] = [6, 7, 13, 50, 89, 91, 189, 262, 9001, 10107, 11600, 
 pub(super) async fn run(database: &Database, portable_only: bool) -> Result<Extensions> {
     let scratch = Scratch::new(database);
     let result = probe(database, &scratch, portable_only).await;
-    // Whatever came of it.
-    if let Err(error) = scratch.collection.delete_many(scratch.filter(doc! {})).await {
-        debug!(%error, collection = COLLECTION, "the scratch documents of the probe stay behind");
+    let cleaning = async move {
+        if let Err(error) = scratch.collection.delete_many(scratch.filter(doc! {})).await {
+            debug!(%error, collection = COLLECTION, "the scratch documents of the probe stay behind");
+        }
+    };
+    // Whatever came of it; but nobody waits for that where the server is in trouble.
+    if matches!(result, Err(Error::Backend { .. })) {
+        tokio::spawn(cleaning);
+    } else {
+        cleaning.await;
     }
     let extensions = result?;
     info!(database = database.name(), ?extensions, "probed the backend");
