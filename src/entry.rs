@@ -16,7 +16,7 @@ pub enum IndexState {
     Creating,
     /// In force.
     Active,
-    /// Not swept, because it cannot be understood.
+    /// Not swept, because it cannot be understood, or because it needs to be repaired.
     NeedsRepair,
 }
 
@@ -28,6 +28,10 @@ impl IndexState {
             IndexState::Active => "ACTIVE",
             IndexState::NeedsRepair => "NEEDS_REPAIR",
         }
+    }
+
+    fn parse(name: &str) -> Option<Self> {
+        [IndexState::Creating, IndexState::Active, IndexState::NeedsRepair].into_iter().find(|s| s.as_str() == name)
     }
 }
 
@@ -52,6 +56,10 @@ pub(crate) struct Entry {
     /// The identity of the collection, once the backend has told one.
     pub(crate) uuid: Option<Binary>,
     pub(crate) created_at: DateTime,
+    /// When the rule came into force as it is now.
+    pub(crate) rule_since: DateTime,
+    /// Why it needs repair; beside `ACTIVE`, a warning.
+    pub(crate) problem: Option<String>,
 }
 
 /// An entry of the registry that was not: nothing is deleted by it.
@@ -61,10 +69,23 @@ pub(crate) struct Broken {
     pub(crate) collection: String,
     pub(crate) name: String,
     pub(crate) key: Document,
+    pub(crate) created_at: Option<DateTime>,
     pub(crate) why: String,
 }
 
+impl Broken {
+    /// What is known of it.
+    pub(crate) fn to_document(&self) -> Document {
+        doc! { "id": self.id, "collection": &self.collection, "name": &self.name, "key": &self.key }
+    }
+}
+
 impl Entry {
+    /// Of its collection and its own.
+    pub(crate) fn names(&self) -> (&str, &str) {
+        (self.definition.collection.as_str(), &self.definition.name)
+    }
+
     /// Refuses a collection that is not the one the index was made for.
     pub(crate) fn check_identity(&self, found: Option<&Binary>) -> Result<(), Refusal> {
         match (&self.uuid, found) {
@@ -80,13 +101,31 @@ impl Entry {
         }
     }
 
+    /// Refuses to go by an index that needs repair.
+    pub(crate) fn check_state(&self) -> Result<(), Refusal> {
+        if self.state != IndexState::NeedsRepair {
+            return Ok(());
+        }
+        Err(Refusal::new(
+            Code::InvalidOptions,
+            format!(
+                "the TTL index {} of {} needs repair and deletes nothing: {}; repair it, or drop it",
+                self.definition.name,
+                self.definition.collection,
+                self.problem.as_deref().unwrap_or("the registry does not say why")
+            ),
+        ))
+    }
+
     pub(crate) fn to_document(&self) -> Document {
         let mut document = doc! { "id": self.id, "collection": self.definition.collection.as_str() };
         document.extend(self.definition.to_spec());
         document.insert("state", self.state.as_str());
         document.insert("createdAt", self.created_at);
+        document.insert("ruleSince", self.rule_since);
         document.insert("supportingIndex", self.supporting_document());
         document.extend(self.uuid.clone().map(|uuid| ("collectionUUID".to_owned(), uuid.into())));
+        document.extend(self.problem.clone().map(|problem| ("problem".to_owned(), problem.into())));
         document
     }
 
@@ -106,6 +145,7 @@ impl Entry {
                 collection: document.get_str("collection").unwrap_or("?").to_owned(),
                 name: document.get_str("name").unwrap_or("?").to_owned(),
                 key: document.get_document("key").cloned().unwrap_or_default(),
+                created_at: document.get_datetime("createdAt").ok().copied(),
                 why,
             })
         };
@@ -124,18 +164,22 @@ impl Entry {
             let name = index.get_str("name").ok()?.to_owned();
             Some(SupportingIndex { name, created: index.get_bool("created").unwrap_or(false) })
         });
-        let state = match document.get_str("state") {
-            Ok("CREATING") => IndexState::Creating,
-            Ok("ACTIVE") => IndexState::Active,
-            other => return Err(broken(format!("its state is unknown: {other:?}"))),
-        };
+        let state = document.get_str("state").ok().and_then(IndexState::parse);
+        let state = state.ok_or_else(|| broken(format!("its state is unknown: {:?}", document.get("state"))))?;
         let uuid = match document.get("collectionUUID") {
             Some(Bson::Binary(uuid)) => Some(uuid.clone()),
             None | Some(Bson::Null) => None,
             Some(other) => return Err(broken(format!("its collection's identity is unreadable: {other}"))),
         };
-        let created_at = document.get_datetime("createdAt").map_err(|e| broken(e.to_string()))?;
-        Ok(Self { id, definition, rule, state, supporting, uuid, created_at: *created_at })
+        let created_at = *document.get_datetime("createdAt").map_err(|e| broken(e.to_string()))?;
+        let rule_since = match document.get("ruleSince") {
+            Some(Bson::DateTime(since)) => *since,
+            None => created_at,
+            Some(other) => return Err(broken(format!("it is unreadable since when its rule is in force: {other}"))),
+        };
+        // Only ever shown.
+        let problem = document.get_str("problem").ok().map(str::to_owned);
+        Ok(Self { id, definition, rule, state, supporting, uuid, created_at, rule_since, problem })
     }
 }
 
@@ -160,10 +204,24 @@ mod tests {
             supporting: Some(SupportingIndex { name: "i".to_owned(), created: true }),
             uuid: None,
             created_at: DateTime::from_millis(5),
+            rule_since: DateTime::from_millis(6),
+            problem: Some("p".to_owned()),
         };
         let back = Entry::parse(&entry.to_document()).unwrap();
         assert_eq!(back.definition, entry.definition);
         assert_eq!((back.id, back.state, back.supporting), (entry.id, entry.state, entry.supporting));
+        assert_eq!((back.created_at, back.rule_since), (entry.created_at, entry.rule_since));
+        assert_eq!(back.problem, entry.problem);
+    }
+
+    #[test]
+    fn an_entry_of_before_there_were_repairs_is_understood() {
+        let old = doc! {
+            "id": ObjectId::new(), "collection": "c", "name": "t_1", "key": { "t": 1 }, "expireAfterSeconds": 60,
+            "state": "ACTIVE", "createdAt": DateTime::from_millis(5), "supportingIndex": { "wanted": true },
+        };
+        let entry = Entry::parse(&old).unwrap();
+        assert_eq!((entry.rule_since, entry.problem), (DateTime::from_millis(5), None));
     }
 
     #[test]
@@ -181,6 +239,7 @@ mod tests {
             ("state", Bson::String("SLEEPING".to_owned())),
             ("partialFilterExpression", Bson::Int32(1)),
             ("collectionUUID", Bson::Int32(1)),
+            ("ruleSince", Bson::Int32(1)),
             ("id", Bson::Int32(1)),
         ] {
             let mut document = good.clone();

@@ -9,17 +9,28 @@
 
 #[cfg(feature = "embedded")]
 pub(crate) mod embedded;
+mod fence;
 #[cfg(feature = "test-util")]
 pub(crate) mod hooked;
 pub(crate) mod mongo;
 mod position;
 
+pub(crate) use fence::{Bound, Fence, Statement};
 pub(crate) use position::Position;
 
-use std::{fmt, sync::Arc};
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
 
 use futures_util::future::BoxFuture;
 use mongodb::bson::{Binary, Bson, DateTime, Document, RawDocumentBuf, oid::ObjectId};
+use tokio::{sync::watch, time::Instant};
 
 use crate::{
     error::{Code, Refusal, Result},
@@ -55,6 +66,11 @@ impl<T: sealed::Sealed> IntoStore for T {}
 
 /// The contract between the registry and the sweep above, and a database below.
 pub(crate) trait Store: fmt::Debug + Send + Sync {
+    /// What the database is called where things are counted.
+    fn name(&self) -> String {
+        "embedded".to_owned()
+    }
+
     /// The database's clock. Never runs ahead of it.
     fn now(&self) -> BoxFuture<'_, Result<DateTime>>;
 
@@ -64,11 +80,56 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// The registry's revision; none if there is no registry.
     fn revision(&self) -> BoxFuture<'_, Result<Option<i64>>>;
 
-    /// Makes the change in one atomic step if its guard holds, and says whether it did.
+    /// Makes the change in one atomic step if its guard holds, and returns the registry's revision from then on.
     ///
     /// The revision rises with every change made. A change whose reply was lost is looked up before an error is
     /// reported.
-    fn change_registry(&self, change: Change) -> BoxFuture<'_, Result<bool>>;
+    fn change_registry(&self, change: Change) -> BoxFuture<'_, Result<Option<i64>>>;
+
+    /// A record of this library's own.
+    fn record<'a>(&'a self, kind: Records, id: &'a str) -> BoxFuture<'a, Result<Option<Document>>>;
+
+    /// All records of a kind, in no promised order.
+    fn records(&self, kind: Records) -> BoxFuture<'_, Result<Vec<Document>>>;
+
+    /// Sets fields of a record in one atomic step if its guard holds, and returns the record from then on.
+    ///
+    /// A reply that was lost is an error; the fields may be set then.
+    fn set_record<'a>(
+        &'a self,
+        kind: Records,
+        id: &'a str,
+        guard: Guard,
+        fields: Document,
+    ) -> BoxFuture<'a, Result<Option<Document>>>;
+
+    /// Removes a record; one that is gone already is fine.
+    fn remove_record<'a>(&'a self, kind: Records, id: &'a str) -> BoxFuture<'a, Result<()>>;
+
+    /// How many documents a collection has, more or less, if that can be said at little cost.
+    fn estimated_count<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Option<u64>>>;
+
+    /// The database's clock now, as far as is known without asking: it said `told` at the instant `at`.
+    fn now_since(&self, told: DateTime, at: Instant) -> DateTime {
+        let millis = i64::try_from(at.elapsed().as_millis()).unwrap_or(i64::MAX);
+        DateTime::from_millis(told.timestamp_millis().saturating_add(millis))
+    }
+
+    /// How long a delete may take effect after the end that it was given.
+    fn settle_time(&self) -> BoxFuture<'_, Result<Duration>> {
+        Box::pin(std::future::ready(Ok(Duration::ZERO)))
+    }
+
+    /// How this store wakes a sweeper, if it can.
+    fn wake(&self) -> Option<Wake> {
+        None
+    }
+
+    /// What the collections of the database are, by name, without their indexes.
+    fn collections(&self) -> BoxFuture<'_, Result<HashMap<String, Collection>>>;
+
+    /// The ordinary indexes of a collection; none if it is missing.
+    fn indexes<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Vec<PhysicalIndex>>>;
 
     /// What a collection is, as the database sees it.
     fn inspect<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Collection>>;
@@ -87,6 +148,68 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     fn open_pass(&self, target: Target) -> BoxFuture<'_, Result<Box<dyn Pass>>>;
 }
 
+/// The records of this library's own, besides the registry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Records {
+    /// Who sweeps the database, and how it goes.
+    Lease,
+    /// Creations and drops, each with its progress.
+    Operations,
+}
+
+impl Records {
+    /// The collection that holds them.
+    pub(crate) const fn collection(self) -> &'static str {
+        match self {
+            Records::Lease => "ttl_index.lease",
+            Records::Operations => "ttl_index.operations",
+        }
+    }
+}
+
+/// Under which condition a record is set.
+#[derive(Clone, Debug)]
+pub(crate) enum Guard {
+    /// It is not there yet.
+    Missing,
+    /// It is there, and these fields have these values.
+    Has(Document),
+}
+
+/// Tells a sweeper that there is something to do.
+#[derive(Clone, Debug)]
+pub(crate) struct Wake {
+    bell: watch::Sender<()>,
+    /// Milliseconds of the instant before which an expiry is worth waking for.
+    before: Arc<AtomicI64>,
+}
+
+impl Wake {
+    pub(crate) fn new() -> Self {
+        Self { bell: watch::Sender::new(()), before: Arc::new(AtomicI64::new(i64::MIN)) }
+    }
+
+    pub(crate) fn ring(&self) {
+        self.bell.send_replace(());
+    }
+
+    /// Rings if a document expires earlier than anybody expects.
+    pub(crate) fn expires(&self, at: DateTime) {
+        if at.timestamp_millis() < self.before.load(Ordering::SeqCst) {
+            self.ring();
+        }
+    }
+
+    /// Whoever listens looks by itself at this instant; what expires before it is news.
+    pub(crate) fn look_at(&self, at: DateTime) {
+        self.before.store(at.timestamp_millis(), Ordering::SeqCst);
+    }
+
+    pub(crate) fn listen(&self) -> watch::Receiver<()> {
+        self.bell.subscribe()
+    }
+}
+
 /// What a pass deletes.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
@@ -100,6 +223,8 @@ pub(crate) struct Target {
     pub(crate) index: Option<PhysicalIndex>,
     /// The identity of the collection, where the backend gives one.
     pub(crate) uuid: Option<Binary>,
+    /// Until when deletes may take effect.
+    pub(crate) fence: Fence,
 }
 
 /// The database's side of one pass.
@@ -119,8 +244,13 @@ pub(crate) trait Pass: Send {
     }
 
     /// Deletes those of `doomed` that are *still* due, with a date no later than `until`; the check and the deletion are
-    /// one atomic step for each document.
+    /// one atomic step for each document. Nothing is deleted beyond the fence.
     fn delete<'a>(&'a mut self, doomed: &'a [Found], until: DateTime) -> BoxFuture<'a, Result<Deletion>>;
+
+    /// The earliest date beyond the cutoff, on stores that can tell at no cost.
+    fn next_date(&mut self) -> BoxFuture<'_, Result<Option<DateTime>>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
 
     /// Those of the documents that are still there, as they are now.
     fn read_again(&mut self, ids: Vec<Bson>) -> BoxFuture<'_, Result<Vec<RawDocumentBuf>>>;
@@ -151,6 +281,8 @@ pub(crate) enum Deletion {
     InPart(u64, crate::error::Error),
     /// The database refused, and deleted nothing.
     Refused(Refusal),
+    /// This many were deleted, and the fence came before the others.
+    Fenced(u64),
     /// The reply was lost, or says that the deletion may not last: some may be gone.
     Uncertain(crate::error::Error),
 }
@@ -160,12 +292,17 @@ pub(crate) enum Deletion {
 pub(crate) enum Change {
     /// Adds an entry, if its collection has none and the limit is not reached.
     Add(Document),
-    /// Sets fields of the entry with this identity, if it is there.
-    Set { entry: ObjectId, fields: Document },
+    /// Sets fields of the entry with this identity, if it is there and the registry is still at this revision, if one is
+    /// named.
+    Set { entry: ObjectId, fields: Document, revision: Option<i64> },
+    /// Moves the entry with this identity to another collection, if that has none.
+    Rename { entry: ObjectId, to: CollectionName },
     /// Removes the entry with this identity, if it is there.
     Remove { entry: ObjectId },
-    /// The same, if it is still being made.
+    /// The same, if its making is not finished.
     TakeBack { entry: ObjectId },
+    /// Has every sweeper pause, as the document says, or no longer.
+    Pause(Option<Document>),
 }
 
 /// A collection, as the database sees it.

@@ -3,16 +3,15 @@
 use std::future::IntoFuture;
 
 use futures_util::{FutureExt, future::BoxFuture};
-use mongodb::bson::{Document, doc, oid::ObjectId};
-use tracing::{info, warn};
+use mongodb::bson::oid::ObjectId;
 
-use super::{IndexInfo, Slot, Snapshot, TtlRegistry, drop::drop_supporting, modify, supporting};
+use super::{IndexInfo, Slot, Snapshot, TtlRegistry, continuation, creation, modify, supporting};
 use crate::{
     entry::{Entry, IndexState},
-    error::{Code, Error, Refusal, Result},
+    error::{Code, Refusal, Result},
     expiry::Rule,
     index::{Definition, TtlIndex, same_filter},
-    store::{Change, Collection, Kind, MAX_INDEXES, Store},
+    store::{Change, MAX_INDEXES, Store},
 };
 
 impl TtlRegistry {
@@ -23,7 +22,8 @@ impl TtlRegistry {
     /// # Guarantees
     ///
     /// One TTL index on a collection, 500 in a database, under any concurrency. An identical definition again is fine,
-    /// and finishes what an interrupted creation left undone. Documents that have expired already are deleted from the
+    /// and finishes what an interrupted creation left undone, or [repairs](TtlRegistry::repair) what needs it. How it
+    /// goes is told by an [operation](TtlRegistry::operations). Documents that have expired already are deleted from the
     /// next sweep on.
     ///
     /// # Errors
@@ -63,8 +63,11 @@ impl<'a> IntoFuture for CreateIndex<'a> {
 
     fn into_future(self) -> Self::IntoFuture {
         async move {
-            let definition = Definition::parse(&self.collection, &self.index)?;
-            create(&*self.registry.store, definition, self.or_modify).await
+            let created = match Definition::parse(&self.collection, &self.index) {
+                Ok(definition) => create(&*self.registry.store, definition, self.or_modify).await,
+                Err(refusal) => Err(refusal.into()),
+            };
+            self.registry.told("create_index", &self.collection, &self.index.presumed_name(), created)
         }
         .boxed()
     }
@@ -76,13 +79,16 @@ async fn create(store: &dyn Store, definition: Definition, or_modify: bool) -> R
         let snapshot = Snapshot::load(store).await?;
         match snapshot.find(&definition.collection) {
             Some(Slot::Broken(broken)) => return Err(broken.refusal().into()),
-            Some(Slot::Good(existing)) => return again(store, existing, &definition, &rule, or_modify).await,
+            Some(Slot::Good(existing)) => return again(store, existing, &definition, or_modify).await,
             None if snapshot.slots.len() >= MAX_INDEXES => return Err(limit_reached().into()),
             None => {}
         }
+        // What an interrupted drop has left must not be taken for an index of the user's.
+        continuation::finish_drops(store, &definition.collection).await;
         let collection = store.inspect(&definition.collection).await?;
-        check_collection(&definition, &rule, &collection)?;
+        creation::check_collection(&definition, &rule, &collection)?;
         let plan = supporting::plan(&definition, None, &collection)?;
+        let now = store.now().await?;
         let entry = Entry {
             id: ObjectId::new(),
             definition: definition.clone(),
@@ -90,107 +96,40 @@ async fn create(store: &dyn Store, definition: Definition, or_modify: bool) -> R
             state: IndexState::Creating,
             supporting: plan.noted(),
             uuid: collection.uuid,
-            created_at: store.now().await?,
+            created_at: now,
+            rule_since: now,
+            problem: None,
         };
         // The registry first: documents written from now on are covered, and a crash leaves a creation to be continued
         // instead of an index that nobody knows.
-        if store.change_registry(Change::Add(entry.to_document())).await? {
-            let finished = finish(store, entry.clone(), plan).await;
-            if let Err(error) = &finished {
-                undo(store, &entry, error).await;
-            }
-            return finished;
+        if store.change_registry(Change::Add(entry.to_document())).await?.is_some() {
+            return creation::carry_out(store, entry, plan).await;
         }
         // Somebody else was quicker: look again who, and what is left to do.
     }
 }
 
 /// The collection has a TTL index already.
-async fn again(
-    store: &dyn Store,
-    existing: &Entry,
-    wanted: &Definition,
-    rule: &Rule,
-    or_modify: bool,
-) -> Result<IndexInfo> {
+async fn again(store: &dyn Store, existing: &Entry, wanted: &Definition, or_modify: bool) -> Result<IndexInfo> {
     let relation = compare(&existing.definition, wanted);
     let modified = relation == Relation::OtherPeriod && or_modify;
     if relation != Relation::Identical && !modified {
         return Err(relation.refusal(&existing.definition, wanted).into());
     }
-    let collection = store.inspect(&wanted.collection).await?;
-    check_collection(wanted, rule, &collection)?;
-    let plan = supporting::plan(&existing.definition, existing.supporting.as_ref(), &collection)?;
+    let (mut entry, plan) = creation::what_is_left(store, existing).await?;
     if modified {
         modify::set_period(store, existing.id, wanted.expire_after).await?;
+        entry.definition.expire_after = wanted.expire_after;
     }
-    let mut entry = existing.clone();
-    entry.definition.expire_after = wanted.expire_after;
-    entry.supporting = plan.noted();
-    entry.uuid = collection.uuid;
     let done = existing.state == IndexState::Active
         && entry.supporting == existing.supporting
         && entry.uuid == existing.uuid
         && !matches!(plan, supporting::Plan::Build(_));
-    if done { Ok(IndexInfo::of(&entry)) } else { finish(store, entry, plan).await }
-}
-
-/// Builds what is to be built and notes that the index is active.
-async fn finish(store: &dyn Store, mut entry: Entry, plan: supporting::Plan) -> Result<IndexInfo> {
-    let collection = entry.definition.collection.clone();
-    if let supporting::Plan::Build(index) = plan {
-        store.build_index(&collection, index).await?;
-        // Building may have made the collection, and with it its identity.
-        entry.uuid = store.inspect(&collection).await?.uuid;
+    if done {
+        continuation::finish_telling(store, existing).await;
+        return Ok(IndexInfo::of(&entry));
     }
-    entry.state = IndexState::Active;
-    let mut fields: Document = doc! { "state": entry.state.as_str(), "supportingIndex": entry.supporting_document() };
-    fields.extend(entry.uuid.clone().map(|uuid| ("collectionUUID".to_owned(), uuid.into())));
-    if !store.change_registry(Change::Set { entry: entry.id, fields }).await? {
-        if let Some(index) = entry.supporting.filter(|index| index.created) {
-            store.drop_index(&collection, &index.name).await?;
-        }
-        return Err(Refusal::new(
-            Code::IndexNotFound,
-            format!("the TTL index {} of {collection} was dropped while it was being made", entry.definition.name),
-        )
-        .into());
-    }
-    info!(%collection, index = entry.definition.name, "TTL index active");
-    Ok(IndexInfo::of(&entry))
-}
-
-/// Takes a failed creation back, first the supporting index and then the entry. If that fails too, the entry stays
-/// `CREATING`, to be finished or dropped: without it nobody would know whose the index is.
-async fn undo(store: &dyn Store, entry: &Entry, after: &Error) {
-    let conflicts = [Code::IndexOptionsConflict, Code::IndexKeySpecsConflict].map(|code| Some(code.number()));
-    let undone = async {
-        // An index that stood in the way is somebody else's.
-        if !conflicts.contains(&after.code()) {
-            drop_supporting(store, entry).await?;
-        }
-        // Unless an identical creation finished it meanwhile.
-        store.change_registry(Change::TakeBack { entry: entry.id }).await
-    };
-    if let Err(error) = undone.await {
-        warn!(collection = %entry.definition.collection, %error, "a failed creation could not be taken back");
-    }
-}
-
-fn check_collection(definition: &Definition, rule: &Rule, collection: &Collection) -> Result<(), Refusal> {
-    collection.kind.check(&definition.collection)?;
-    if let Some(native) = collection.indexes.iter().find(|index| index.native_ttl) {
-        return Err(Refusal::new(
-            Code::IndexOptionsConflict,
-            format!(
-                "{} has the database's own TTL index {} already, which deletes by its own rule; drop that one first",
-                definition.collection, native.name
-            ),
-        ));
-    }
-    rule.check_collation(collection.default_collation)?;
-    debug_assert!(matches!(collection.kind, Kind::Missing | Kind::Ordinary));
-    Ok(())
+    creation::carry_on(store, entry, plan).await
 }
 
 fn limit_reached() -> Refusal {

@@ -3,7 +3,7 @@
 use std::{future::IntoFuture, time::Duration};
 
 use futures_util::{FutureExt, future::BoxFuture};
-use mongodb::bson::Document;
+use mongodb::bson::{DateTime, Document};
 
 use super::{Slot, Snapshot, TtlRegistry};
 use crate::{
@@ -66,7 +66,9 @@ pub struct IndexInfo {
     pub state: IndexState,
     /// The ordinary index that sweeps walk.
     pub supporting_index: Option<SupportingIndex>,
-    /// Why it is not swept, if it is not.
+    /// When it was made, by the database's clock; none if that cannot be understood.
+    pub created_at: Option<DateTime>,
+    /// Why it is not swept, in state [`NeedsRepair`](IndexState::NeedsRepair); in another state, a warning.
     pub problem: Option<String>,
 }
 
@@ -81,7 +83,8 @@ impl IndexInfo {
             partial_filter: definition.partial_filter.clone(),
             state: entry.state,
             supporting_index: entry.supporting.clone(),
-            problem: None,
+            created_at: Some(entry.created_at),
+            problem: entry.problem.clone(),
         }
     }
 
@@ -101,6 +104,7 @@ impl IndexInfo {
             partial_filter: None,
             state: IndexState::NeedsRepair,
             supporting_index: None,
+            created_at: broken.created_at,
             problem: Some(broken.why.clone()),
         }
     }

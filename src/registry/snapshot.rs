@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
-use mongodb::bson::{Bson, oid::ObjectId};
+use mongodb::bson::{Bson, Document, oid::ObjectId};
 
+use super::Pause;
 use crate::{
     entry::{Broken, Entry},
     error::{Code, Error, Refusal, Result},
@@ -16,6 +17,7 @@ use crate::{
 pub(crate) struct Snapshot {
     pub(crate) revision: Option<i64>,
     pub(crate) slots: Vec<Slot>,
+    pub(crate) paused: Option<Pause>,
 }
 
 /// An entry, understood or not.
@@ -43,17 +45,23 @@ impl Snapshot {
             Some(Err(broken)) => Ok(Slot::Broken(broken)),
             None => Err(unreadable("entry")),
         };
+        let paused = document.get("paused").and_then(Pause::parse);
         let slots = entries.iter().map(slot).collect::<Result<_>>()?;
-        Ok(Self { revision: Some(revision), slots: without_ambiguity(slots) })
+        Ok(Self { revision: Some(revision), slots: without_ambiguity(slots), paused })
     }
 
     /// The entry of a collection, if it can be swept by.
     pub(crate) fn entry(&self, collection: &CollectionName) -> Result<&Entry, Refusal> {
         match self.find(collection) {
-            Some(Slot::Good(entry)) => Ok(entry),
+            Some(Slot::Good(entry)) => entry.check_state().map(|()| &**entry),
             Some(Slot::Broken(broken)) => Err(broken.refusal()),
             None => Err(super::no_index(collection)),
         }
+    }
+
+    /// The entry with this identity.
+    pub(crate) fn by_id(&self, id: ObjectId) -> Option<&Slot> {
+        self.slots.iter().find(|slot| slot.id() == Some(id))
     }
 
     pub(crate) fn find(&self, collection: &CollectionName) -> Option<&Slot> {
@@ -79,9 +87,9 @@ fn without_ambiguity(slots: Vec<Slot>) -> Vec<Slot> {
         let id = slot.id().filter(|_| !shared_id);
         Slot::Broken(Box::new(match slot {
             Slot::Good(entry) => {
-                let Entry { definition, .. } = *entry;
+                let Entry { definition, created_at, .. } = *entry;
                 let (collection, key) = (definition.collection.to_string(), definition.key());
-                Broken { id, collection, name: definition.name, key, why: why.to_owned() }
+                Broken { id, collection, name: definition.name, key, created_at: Some(created_at), why: why.to_owned() }
             }
             Slot::Broken(broken) => Broken { id, ..*broken },
         }))
@@ -94,6 +102,21 @@ impl Slot {
         match self {
             Slot::Good(entry) => Some(entry.id),
             Slot::Broken(broken) => broken.id,
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Slot::Good(entry) => &entry.definition.name,
+            Slot::Broken(broken) => &broken.name,
+        }
+    }
+
+    /// The entry as it is stored, or what is known of it.
+    pub(super) fn to_document(&self) -> Document {
+        match self {
+            Slot::Good(entry) => entry.to_document(),
+            Slot::Broken(broken) => broken.to_document(),
         }
     }
 

@@ -3,17 +3,20 @@
 mod collection;
 mod keys;
 mod pass;
+mod records;
+mod rules;
 mod tables;
 
 pub use collection::{Documents, EmbeddedCollection};
 
-use std::{fmt, fs, path::Path, sync::Arc};
+use std::{collections::HashMap, fmt, fs, path::Path, sync::Arc};
 
 use futures_util::{FutureExt, future::BoxFuture};
 use mongodb::bson::{DateTime, Document, oid::ObjectId};
+use tokio::time::Instant;
 
 use self::{pass::EmbeddedPass, tables::Tables};
-use super::{Change, Collection, Kind, Pass, PhysicalIndex, Store, Target, sealed};
+use super::{Change, Collection, Guard, Kind, Pass, PhysicalIndex, Records, Store, Target, Wake, sealed};
 use crate::{
     clock::ManualClock,
     entry::Entry,
@@ -70,7 +73,10 @@ impl EmbeddedStore {
         if !path.exists() {
             make(path);
         }
-        Ok(Self { tables: Arc::new(Tables::open(path)?), clock: None })
+        let tables = Tables::open(path)?;
+        // A file belongs to one process: whoever swept it before is gone.
+        tables.write(|writing| records::remove(writing, Records::Lease, "lease"))?;
+        Ok(Self { tables: Arc::new(tables), clock: None })
     }
 
     /// A store that is gone with its last handle.
@@ -86,6 +92,10 @@ impl EmbeddedStore {
     pub fn with_clock(mut self, clock: ManualClock) -> Self {
         self.clock = Some(clock);
         self
+    }
+
+    fn clock_now(&self) -> DateTime {
+        self.clock.as_ref().map_or_else(DateTime::now, ManualClock::now)
     }
 
     /// A collection, which need not exist.
@@ -122,8 +132,7 @@ impl sealed::Sealed for EmbeddedStore {
 
 impl Store for EmbeddedStore {
     fn now(&self) -> BoxFuture<'_, Result<DateTime>> {
-        let now = self.clock.as_ref().map_or_else(DateTime::now, ManualClock::now);
-        std::future::ready(Ok(now)).boxed()
+        std::future::ready(Ok(self.clock_now())).boxed()
     }
 
     fn registry(&self) -> BoxFuture<'_, Result<Option<Document>>> {
@@ -134,20 +143,83 @@ impl Store for EmbeddedStore {
         blocking(&self.tables, Tables::revision)
     }
 
-    fn change_registry(&self, change: Change) -> BoxFuture<'_, Result<bool>> {
+    fn change_registry(&self, change: Change) -> BoxFuture<'_, Result<Option<i64>>> {
         blocking(&self.tables, |tables| tables.write(|writing| writing.change_registry(change)))
     }
 
-    fn inspect<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Collection>> {
+    fn record<'a>(&'a self, kind: Records, id: &'a str) -> BoxFuture<'a, Result<Option<Document>>> {
+        let id = id.to_owned();
+        blocking(&self.tables, move |tables| records::get(tables, kind, &id))
+    }
+
+    fn records(&self, kind: Records) -> BoxFuture<'_, Result<Vec<Document>>> {
+        blocking(&self.tables, move |tables| records::all(tables, kind))
+    }
+
+    fn set_record<'a>(
+        &'a self,
+        kind: Records,
+        id: &'a str,
+        guard: Guard,
+        fields: Document,
+    ) -> BoxFuture<'a, Result<Option<Document>>> {
+        let id = id.to_owned();
+        blocking(&self.tables, move |tables| tables.write(|writing| records::set(writing, kind, &id, &guard, fields)))
+    }
+
+    fn remove_record<'a>(&'a self, kind: Records, id: &'a str) -> BoxFuture<'a, Result<()>> {
+        let id = id.to_owned();
+        blocking(&self.tables, move |tables| tables.write(|writing| records::remove(writing, kind, &id)))
+    }
+
+    fn estimated_count<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Option<u64>>> {
+        let collection = self.collection(collection.as_str());
+        async move { collection.count().await.map(Some) }.boxed()
+    }
+
+    fn now_since(&self, told: DateTime, at: Instant) -> DateTime {
+        let _ = (told, at);
+        self.clock_now()
+    }
+
+    fn wake(&self) -> Option<Wake> {
+        Some(self.tables.wake.clone())
+    }
+
+    /// Just those with a TTL index: only they are asked for.
+    fn collections(&self) -> BoxFuture<'_, Result<HashMap<String, Collection>>> {
+        blocking(&self.tables, |tables| {
+            let registry = tables.registry()?.unwrap_or_default();
+            let name = |entry: Entry| entry.definition.collection.as_str().to_owned();
+            rules::understood(&registry)
+                .map(name)
+                .filter_map(|name| match exists(tables, &name) {
+                    Ok(false) => None,
+                    Ok(true) => Some(Ok((name, Collection { kind: Kind::Ordinary, ..Collection::default() }))),
+                    Err(error) => Some(Err(error)),
+                })
+                .collect()
+        })
+    }
+
+    fn indexes<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Vec<PhysicalIndex>>> {
         let name = collection.as_str().to_owned();
         blocking(&self.tables, move |tables| {
-            let exists = !tables.scan(&name, None, 1, |_, _| true)?.is_empty();
-            let kind = if exists { Kind::Ordinary } else { Kind::Missing };
             let registry = tables.registry()?.unwrap_or_default();
-            let entries = tables::understood(&registry).filter(|entry| entry.definition.collection.as_str() == name);
-            let indexes = entries.filter_map(|entry| listing(&entry)).collect();
-            Ok(Collection { kind, indexes, ..Collection::default() })
+            let entries = rules::understood(&registry).filter(|entry| entry.definition.collection.as_str() == name);
+            Ok(entries.filter_map(|entry| listing(&entry)).collect())
         })
+    }
+
+    fn inspect<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Collection>> {
+        async move {
+            let indexes = self.indexes(collection).await?;
+            let name = collection.as_str().to_owned();
+            let exists = blocking(&self.tables, move |tables| exists(tables, &name)).await?;
+            let kind = if exists { Kind::Ordinary } else { Kind::Missing };
+            Ok(Collection { kind, indexes, ..Collection::default() })
+        }
+        .boxed()
     }
 
     /// The registry entry itself makes the store list the documents.
@@ -167,6 +239,10 @@ impl Store for EmbeddedStore {
         let pass: Box<dyn Pass> = Box::new(EmbeddedPass::new(self.tables.clone(), target));
         std::future::ready(Ok(pass)).boxed()
     }
+}
+
+fn exists(tables: &Tables, collection: &str) -> Result<bool> {
+    Ok(!tables.scan(collection, None, 1, |_, _| true)?.is_empty())
 }
 
 /// The list of an entry's documents by date, told as the index that it serves as.

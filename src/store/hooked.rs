@@ -1,13 +1,19 @@
 //! Lets a test act between the steps of a pass on a real store, or make a step fail.
 
-use std::{collections::HashSet, fmt, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
 
 use futures_util::{FutureExt, future::BoxFuture};
 use mongodb::bson::{Bson, DateTime, Document, RawDocumentBuf};
+use tokio::time::Instant;
 
 use super::{
-    Change, Collection, Deletion, DynStore, Found, IntoStore, Pass, PhysicalIndex, Position, Store, Target, id_bytes,
-    sealed,
+    Change, Collection, Deletion, DynStore, Found, Guard, IntoStore, Pass, PhysicalIndex, Position, Records, Store,
+    Target, Wake, id_bytes, sealed,
 };
 use crate::{
     error::{Error, Result},
@@ -71,6 +77,10 @@ impl sealed::Sealed for HookedStore {
 }
 
 impl Store for HookedStore {
+    fn name(&self) -> String {
+        self.inner.name()
+    }
+
     fn now(&self) -> BoxFuture<'_, Result<DateTime>> {
         self.inner.now()
     }
@@ -83,8 +93,54 @@ impl Store for HookedStore {
         self.inner.revision()
     }
 
-    fn change_registry(&self, change: Change) -> BoxFuture<'_, Result<bool>> {
+    fn change_registry(&self, change: Change) -> BoxFuture<'_, Result<Option<i64>>> {
         self.inner.change_registry(change)
+    }
+
+    fn record<'a>(&'a self, kind: Records, id: &'a str) -> BoxFuture<'a, Result<Option<Document>>> {
+        self.inner.record(kind, id)
+    }
+
+    fn records(&self, kind: Records) -> BoxFuture<'_, Result<Vec<Document>>> {
+        self.inner.records(kind)
+    }
+
+    fn set_record<'a>(
+        &'a self,
+        kind: Records,
+        id: &'a str,
+        guard: Guard,
+        fields: Document,
+    ) -> BoxFuture<'a, Result<Option<Document>>> {
+        self.inner.set_record(kind, id, guard, fields)
+    }
+
+    fn remove_record<'a>(&'a self, kind: Records, id: &'a str) -> BoxFuture<'a, Result<()>> {
+        self.inner.remove_record(kind, id)
+    }
+
+    fn estimated_count<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Option<u64>>> {
+        self.inner.estimated_count(collection)
+    }
+
+    fn now_since(&self, told: DateTime, at: Instant) -> DateTime {
+        self.inner.now_since(told, at)
+    }
+
+    fn settle_time(&self) -> BoxFuture<'_, Result<Duration>> {
+        self.inner.settle_time()
+    }
+
+    fn wake(&self) -> Option<Wake> {
+        self.inner.wake()
+    }
+
+    fn collections(&self) -> BoxFuture<'_, Result<HashMap<String, Collection>>> {
+        self.inner.collections()
+    }
+
+    fn indexes<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Vec<PhysicalIndex>>> {
+        self.inner.indexes(collection)
     }
 
     fn inspect<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Collection>> {
@@ -146,6 +202,10 @@ impl Pass for HookedPass {
             }
         }
         .boxed()
+    }
+
+    fn next_date(&mut self) -> BoxFuture<'_, Result<Option<DateTime>>> {
+        self.inner.next_date()
     }
 
     fn read_again(&mut self, ids: Vec<Bson>) -> BoxFuture<'_, Result<Vec<RawDocumentBuf>>> {

@@ -4,11 +4,13 @@
 //! out ([`probe`]) before the first deletion.
 
 mod catalog;
+mod modify;
 mod pass;
 mod probe;
+mod records;
 mod registry;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt, future::BoxFuture};
 use mongodb::{
@@ -19,7 +21,7 @@ use mongodb::{
 use tokio::sync::OnceCell;
 
 use self::{pass::MongoPass, probe::Extensions};
-use super::{Change, Collection, Pass, PhysicalIndex, Store, Target, sealed};
+use super::{Change, Collection, Guard, Pass, PhysicalIndex, Records, Store, Target, sealed};
 use crate::{
     error::{Error, Result},
     namespace::CollectionName,
@@ -27,6 +29,10 @@ use crate::{
 
 /// How long the server may work on one statement, where it takes a limit.
 const STATEMENT_LIMIT: Duration = Duration::from_secs(60);
+
+/// How long a delete is taken for under way whose reply was lost, on backends that do not take a limit of time and compare
+/// with their own clock.
+const UNBOUNDED: Duration = Duration::from_secs(60);
 
 /// A database on MongoDB, or on a backend that speaks its protocol.
 ///
@@ -125,6 +131,10 @@ impl Mongo {
 }
 
 impl Store for Mongo {
+    fn name(&self) -> String {
+        self.database.name().to_owned()
+    }
+
     fn now(&self) -> BoxFuture<'_, Result<DateTime>> {
         self.server_time().boxed()
     }
@@ -137,8 +147,51 @@ impl Store for Mongo {
         registry::revision(&self.database).boxed()
     }
 
-    fn change_registry(&self, change: Change) -> BoxFuture<'_, Result<bool>> {
+    fn change_registry(&self, change: Change) -> BoxFuture<'_, Result<Option<i64>>> {
         registry::change(&self.database, change).boxed()
+    }
+
+    fn record<'a>(&'a self, kind: Records, id: &'a str) -> BoxFuture<'a, Result<Option<Document>>> {
+        records::get(&self.database, kind, id).boxed()
+    }
+
+    fn records(&self, kind: Records) -> BoxFuture<'_, Result<Vec<Document>>> {
+        records::all(&self.database, kind).boxed()
+    }
+
+    fn set_record<'a>(
+        &'a self,
+        kind: Records,
+        id: &'a str,
+        guard: Guard,
+        fields: Document,
+    ) -> BoxFuture<'a, Result<Option<Document>>> {
+        records::set(&self.database, kind, id, guard, fields).boxed()
+    }
+
+    fn remove_record<'a>(&'a self, kind: Records, id: &'a str) -> BoxFuture<'a, Result<()>> {
+        records::remove(&self.database, kind, id).boxed()
+    }
+
+    fn estimated_count<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Option<u64>>> {
+        async move {
+            let documents = self.database.collection::<Document>(collection.as_str());
+            let counted = documents.estimated_document_count().await;
+            counted.map(Some).map_err(Error::backend(format!("counting the documents of {collection}")))
+        }
+        .boxed()
+    }
+
+    fn settle_time(&self) -> BoxFuture<'_, Result<Duration>> {
+        async move { Ok(if self.extensions().await?.ends_in_time() { Duration::ZERO } else { UNBOUNDED }) }.boxed()
+    }
+
+    fn collections(&self) -> BoxFuture<'_, Result<HashMap<String, Collection>>> {
+        catalog::collections(&self.database).boxed()
+    }
+
+    fn indexes<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Vec<PhysicalIndex>>> {
+        catalog::list_indexes(&self.database, collection).boxed()
     }
 
     fn inspect<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Collection>> {

@@ -18,13 +18,12 @@ use ttl_index::{Ended, MongoStore, TtlIndex, TtlRegistry};
 use crate::support::{TestDatabase, database_with, mongod::Mongod};
 
 /// The commands that every compatible backend has.
-const PORTABLE: [&str; 14] = [
+const PORTABLE: [&str; 13] = [
     "hello",
     "insert",
     "find",
     "getMore",
     "killCursors",
-    "update",
     "findAndModify",
     "delete",
     "count",
@@ -36,12 +35,11 @@ const PORTABLE: [&str; 14] = [
 ];
 
 /// Of these, the ones that the life of a TTL index needs; a recording that lacks one has missed something.
-const NEEDED: [&str; 11] = [
+const NEEDED: [&str; 10] = [
     "hello",
     "insert",
     "find",
     "getMore",
-    "update",
     "findAndModify",
     "delete",
     "listCollections",
@@ -161,6 +159,10 @@ async fn the_portable_subset_is_enough_for_a_whole_life() {
 }
 
 fn assert_portable(name: &str, command: &Document) {
+    // What is written into a document is not a word of the command.
+    let mut command = command.clone();
+    command.remove("documents");
+    let command = &command;
     for word in words(&Bson::Document(command.clone())) {
         assert!(!FORBIDDEN.contains(&word.as_str()), "{word}: {command}");
     }

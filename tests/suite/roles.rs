@@ -120,7 +120,7 @@ async fn a_role_does_not_do_for_another_duty() {
         bench.set_the_stage(other).await;
         let error = duties::by_the_library(&bench, other, Way::Usual).await.unwrap_err();
         let told = error.missing_privilege().unwrap();
-        assert_eq!(told.actions, [lacks], "{role:?} for {other:?}: {error}");
+        assert!(told.actions.contains(&lacks), "{role:?} for {other:?}: {error}");
         // Nor was anything done halfway.
         assert_eq!(bench.admin.collection::<Document>(SESSIONS).count_documents(doc! {}).await.unwrap(), 3);
     }

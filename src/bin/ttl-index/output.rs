@@ -14,7 +14,7 @@ use ttl_index::{
     bson::{Bson, Document},
 };
 
-use super::time;
+use super::{json, time};
 
 /// Prints a line. Where nobody reads on this is an error, not a panic.
 pub(crate) fn line(text: impl std::fmt::Display) -> anyhow::Result<()> {
@@ -69,6 +69,7 @@ fn index_json(index: &IndexInfo) -> Value {
         "expireAfterSeconds": index.expire_after.map(|period| period.as_secs()),
         "state": index.state.as_str(),
         "supportingIndex": supporting.map(|index| json!({ "name": index.name, "created": index.created })),
+        "createdAt": json::date(index.created_at),
     });
     if let Some(filter) = &index.partial_filter {
         report["partialFilterExpression"] = relaxed(filter);

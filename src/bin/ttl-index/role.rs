@@ -37,9 +37,9 @@ pub(crate) struct Args {
 enum Duty {
     /// Delete what is due: a sweeper, or `sweep`
     Sweep,
-    /// Create, modify and drop TTL indexes
+    /// Create, modify, drop and repair TTL indexes, pause and resume
     Manage,
-    /// List and explain, and read the documents that are explained
+    /// List, explain, status, operations, and read the documents that are explained
     Look,
 }
 
@@ -94,7 +94,7 @@ const PORTABLE_ONLY: [Need; 3] = [
 ];
 
 /// For the background sweeper, its lease, and operations.
-const SWEEPER: [Need; 8] = [
+const SWEEPER: [Need; 7] = [
     (LEASE, "find", &[Sweep, Manage, Look]),
     (LEASE, "insert", &[Sweep]),
     (LEASE, "update", &[Sweep]),
@@ -102,12 +102,10 @@ const SWEEPER: [Need; 8] = [
     (OPERATIONS, "insert", &[Manage]),
     (OPERATIONS, "update", &[Manage]),
     (OPERATIONS, "remove", &[Manage]),
-    // How many documents there are to begin with.
-    (Collections, "find", &[Manage]),
 ];
 
 /// Whether this version has them.
-const HAS_SWEEPER: bool = false;
+const HAS_SWEEPER: bool = true;
 
 pub(crate) fn run(args: &Args, uri: Option<&str>, json: bool) -> anyhow::Result<u8> {
     let database = match (&args.db, uri) {

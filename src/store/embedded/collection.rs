@@ -181,7 +181,7 @@ impl EmbeddedCollection {
         let name = self.checked_name()?;
         blocking(&self.tables, move |tables| {
             tables.write(|writing| {
-                let of_it = |(id, entry): (_, &super::tables::CompiledEntry)| (entry.collection == name).then_some(id);
+                let of_it = |(id, entry): (_, &super::rules::CompiledEntry)| (entry.collection == name).then_some(id);
                 let entries: Vec<_> = writing.rules().iter().filter_map(|(id, e)| of_it((*id, e))).collect();
                 for entry in entries {
                     writing.change_registry(Change::Remove { entry })?;

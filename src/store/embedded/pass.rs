@@ -72,10 +72,15 @@ impl Pass for EmbeddedPass {
         let keys = doomed.iter().map(|found| id_key(&found.id)).collect::<Result<Vec<_>, _>>();
         async move {
             let keys = keys?;
+            if !target.fence.is_open() {
+                return Ok(Deletion::Fenced(0));
+            }
             let deleted = blocking(&self.tables, move |tables| {
                 tables.write(|writing| {
                     // The rule in force when the transaction runs, not the one the pass began with.
-                    let in_force = writing.rules().get(&target.entry).is_some_and(|now| now.rule.same_as(&target.rule));
+                    let same_rule =
+                        writing.rules().get(&target.entry).is_some_and(|now| now.rule.same_as(&target.rule));
+                    let in_force = same_rule && target.fence.is_open();
                     let mut deleted = 0;
                     for key in keys.iter().filter(|_| in_force) {
                         let document = writing.get(target.collection.as_str(), key)?;
@@ -92,6 +97,14 @@ impl Pass for EmbeddedPass {
             Ok(Deletion::Done(deleted))
         }
         .boxed()
+    }
+
+    fn next_date(&mut self) -> BoxFuture<'_, Result<Option<DateTime>>> {
+        let Target { entry, cutoff, .. } = self.target;
+        if self.target.index.is_none() {
+            return std::future::ready(Ok(None)).boxed();
+        }
+        blocking(&self.tables, move |tables| tables.date_after(entry, cutoff))
     }
 
     fn read_again(&mut self, ids: Vec<Bson>) -> BoxFuture<'_, Result<Vec<RawDocumentBuf>>> {

@@ -4,12 +4,12 @@
 //! documents: (collection, key of _id)              -> BSON
 //! due:       (entry's id, earliest date, key of _id) -> ()
 //! meta:      "registry"                            -> BSON,   "revision" -> i64
+//!            collection "/" id                     -> BSON, a record of the store's own
 //! ```
 //!
 //! `due` holds a row for each document that the entry's rule lets expire, kept in the same transaction as the document.
 
 use std::{
-    collections::HashMap,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -17,11 +17,10 @@ use std::{
 use mongodb::bson::{Bson, DateTime, Document, RawDocument, RawDocumentBuf, oid::ObjectId};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
 
+use super::rules::{CompiledEntry, Rules, apply, compile};
 use crate::{
-    entry::Entry,
     error::{Code, Error, Refusal, Result},
-    expiry::Rule,
-    store::{Change, MAX_INDEXES},
+    store::{Change, Wake},
 };
 
 type Key<'a> = &'a [u8];
@@ -34,18 +33,8 @@ pub(super) struct Tables {
     database: Database,
     /// The registry's rules, understood, with the revision they are of.
     rules: Mutex<Option<(i64, Arc<Rules>)>>,
-}
-
-/// The rules in force, by the identity of their entry.
-pub(super) type Rules = HashMap<ObjectId, CompiledEntry>;
-
-/// What writing a document must know of an entry.
-#[derive(Debug)]
-pub(super) struct CompiledEntry {
-    pub(super) collection: String,
-    pub(super) rule: Rule,
-    /// Whether its documents are listed in `due`.
-    pub(super) indexed: bool,
+    /// Rung when the registry has changed, or a document expires earlier than expected.
+    pub(super) wake: Wake,
 }
 
 /// A transaction that writes, with the rules it must keep the `due` rows by.
@@ -54,6 +43,8 @@ pub(super) struct Writing {
     rules: Arc<Rules>,
     /// The revision of the registry that these are the rules of.
     revision: i64,
+    /// When the earliest of the documents expires that were listed in this transaction.
+    earliest: Option<DateTime>,
 }
 
 fn failed<E: Into<Box<dyn std::error::Error + Send + Sync>>>(action: &'static str) -> impl FnOnce(E) -> Error {
@@ -87,7 +78,7 @@ impl Tables {
         transaction.open_table(DUE).map_err(failed(WRITING))?;
         transaction.open_table(META).map_err(failed(WRITING))?;
         transaction.commit().map_err(failed(WRITING))?;
-        Ok(Self { database, rules: Mutex::new(None) })
+        Ok(Self { database, rules: Mutex::new(None), wake: Wake::new() })
     }
 
     pub(super) fn registry(&self) -> Result<Option<Document>> {
@@ -100,6 +91,27 @@ impl Tables {
     pub(super) fn revision(&self) -> Result<Option<i64>> {
         let meta = self.database.begin_read().map_err(failed(READING))?;
         read_revision(&meta.open_table(META).map_err(failed(READING))?)
+    }
+
+    /// A record of the store's own.
+    pub(super) fn own(&self, key: &str) -> Result<Option<Document>> {
+        let meta = self.database.begin_read().map_err(failed(READING))?;
+        let meta = meta.open_table(META).map_err(failed(READING))?;
+        meta.get(key).map_err(failed(READING))?.map(|bytes| parse_document(bytes.value())).transpose()
+    }
+
+    pub(super) fn own_with_prefix(&self, prefix: &str) -> Result<Vec<Document>> {
+        let meta = self.database.begin_read().map_err(failed(READING))?;
+        let meta = meta.open_table(META).map_err(failed(READING))?;
+        let mut found = Vec::new();
+        for row in meta.range(prefix..).map_err(failed(READING))? {
+            let (key, bytes) = row.map_err(failed(READING))?;
+            if !key.value().starts_with(prefix) {
+                break;
+            }
+            found.push(parse_document(bytes.value())?);
+        }
+        Ok(found)
     }
 
     pub(super) fn get(&self, collection: &str, key: Key<'_>) -> Result<Option<RawDocumentBuf>> {
@@ -133,6 +145,20 @@ impl Tables {
             }
         }
         Ok(found)
+    }
+
+    /// The earliest date after this one that is listed under an entry.
+    pub(super) fn date_after(&self, entry: ObjectId, date: DateTime) -> Result<Option<DateTime>> {
+        let read = self.database.begin_read().map_err(failed(READING))?;
+        let due = read.open_table(DUE).map_err(failed(READING))?;
+        let Some(after) = date.timestamp_millis().checked_add(1) else { return Ok(None) };
+        let entry = entry.bytes();
+        let Some(row) = due.range((&entry, after, Key::default())..).map_err(failed(READING))?.next() else {
+            return Ok(None);
+        };
+        let (row, _) = row.map_err(failed(READING))?;
+        let (row_entry, date, _) = row.value();
+        Ok((*row_entry == entry).then(|| DateTime::from_millis(date)))
     }
 
     /// The keys and documents listed as due under an entry, in the order of their dates.
@@ -169,13 +195,19 @@ impl Tables {
     pub(super) fn write<T>(&self, work: impl FnOnce(&mut Writing) -> Result<T>) -> Result<T> {
         let transaction = self.database.begin_write().map_err(failed(WRITING))?;
         let (revision, rules) = self.rules_in(&transaction)?;
-        let mut writing = Writing { transaction, rules, revision };
+        let mut writing = Writing { transaction, rules, revision, earliest: None };
         let result = work(&mut writing)?;
         // The cache holds what is committed. One transaction writes at a time, so nothing newer can be in it.
         let mut cached = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
         *cached = None;
         writing.transaction.commit().map_err(failed(WRITING))?;
         *cached = Some((writing.revision, writing.rules));
+        drop(cached);
+        if writing.revision != revision {
+            self.wake.ring();
+        } else if let Some(earliest) = writing.earliest {
+            self.wake.expires(earliest);
+        }
         Ok(result)
     }
 
@@ -231,25 +263,40 @@ impl Writing {
             }
             if let Some(after) = after {
                 due.insert((&id.bytes(), after, key), ()).map_err(failed(WRITING))?;
+                let expires = entry.rule.expires_at(DateTime::from_millis(after));
+                self.earliest = Some(self.earliest.map_or(expires, |earliest| earliest.min(expires)));
             }
         }
         Ok(old)
     }
 
-    /// Makes a registry change if its guard holds, and lists or unlists the documents of what it adds or takes away.
-    pub(super) fn change_registry(&mut self, change: Change) -> Result<bool> {
+    pub(super) fn own(&self, key: &str) -> Result<Option<Document>> {
+        let meta = self.transaction.open_table(META).map_err(failed(READING))?;
+        meta.get(key).map_err(failed(READING))?.map(|bytes| parse_document(bytes.value())).transpose()
+    }
+
+    pub(super) fn put_own(&mut self, key: &str, record: Option<&Document>) -> Result<()> {
+        let mut meta = self.transaction.open_table(META).map_err(failed(WRITING))?;
+        match record {
+            Some(record) => put_document(&mut meta, key, record),
+            None => meta.remove(key).map(drop).map_err(failed(WRITING)),
+        }
+    }
+
+    /// Makes a registry change if its guard holds, and lists or unlists the documents of what it adds or takes away;
+    /// returns the revision from then on.
+    pub(super) fn change_registry(&mut self, change: Change) -> Result<Option<i64>> {
         let mut meta = self.transaction.open_table(META).map_err(failed(WRITING))?;
         let registry = meta.get("registry").map_err(failed(WRITING))?.map(|bytes| parse_document(bytes.value()));
         let mut registry = registry.transpose()?.unwrap_or_default();
-        if !apply(&mut registry, change)? {
-            return Ok(false);
+        let before = read_revision(&meta)?;
+        if !apply(&mut registry, change, before)? {
+            return Ok(None);
         }
-        let revision = read_revision(&meta)?.unwrap_or(0) + 1;
+        let revision = before.unwrap_or(0) + 1;
         registry.insert("_id", "registry");
         registry.insert("revision", revision);
-        let mut bytes = Vec::new();
-        registry.to_writer(&mut bytes).map_err(failed(WRITING))?;
-        meta.insert("registry", bytes.as_slice()).map_err(failed(WRITING))?;
+        put_document(&mut meta, "registry", &registry)?;
         meta.insert("revision", revision.to_le_bytes().as_slice()).map_err(failed(WRITING))?;
         drop(meta);
         let before = std::mem::replace(&mut self.rules, Arc::new(compile(&registry)));
@@ -262,7 +309,7 @@ impl Writing {
         for (id, entry) in rules.iter().filter(|(id, entry)| entry.indexed && !indexed(&before, id)) {
             self.list(*id, entry)?;
         }
-        Ok(true)
+        Ok(Some(revision))
     }
 
     fn unlist(&self, id: ObjectId) -> Result<()> {
@@ -310,64 +357,16 @@ impl Writing {
     }
 }
 
-/// Understands the entries; a broken one lists nothing and deletes nothing.
-fn compile(registry: &Document) -> Rules {
-    understood(registry)
-        .map(|entry| {
-            let collection = entry.definition.collection.as_str().to_owned();
-            (entry.id, CompiledEntry { collection, rule: entry.rule, indexed: entry.definition.supporting_index })
-        })
-        .collect()
-}
-
-/// The entries that can be understood.
-pub(super) fn understood(registry: &Document) -> impl Iterator<Item = Entry> {
-    let entries = registry.get_array("indexes").map(Vec::as_slice).unwrap_or_default();
-    entries.iter().filter_map(|entry| Entry::parse(entry.as_document()?).ok())
-}
-
-/// The same guards as the updates on MongoDB hold.
-fn apply(registry: &mut Document, change: Change) -> Result<bool> {
-    let entries = registry.entry("indexes".to_owned()).or_insert_with(|| Bson::Array(Vec::new()));
-    let Some(entries) = entries.as_array_mut() else {
-        return Err(Error::Unreadable("the registry of TTL indexes is not an array".to_owned()));
-    };
-    let at = |entries: &[Bson], id: ObjectId| {
-        entries
-            .iter()
-            .position(|entry| entry.as_document().is_some_and(|e| e.get_object_id("id").is_ok_and(|found| found == id)))
-    };
-    match change {
-        Change::Add(entry) => {
-            let same = |other: &Document| other.get("collection") == entry.get("collection");
-            if entries.len() >= MAX_INDEXES || entries.iter().filter_map(|e| e.as_document()).any(same) {
-                return Ok(false);
-            }
-            entries.push(entry.into());
-        }
-        Change::Set { entry, fields } => {
-            let Some(found) = at(entries, entry).and_then(|i| entries[i].as_document_mut()) else { return Ok(false) };
-            found.extend(fields);
-        }
-        Change::Remove { entry } => {
-            let Some(found) = at(entries, entry) else { return Ok(false) };
-            entries.remove(found);
-        }
-        Change::TakeBack { entry } => {
-            let creating = |i: &usize| {
-                entries[*i].as_document().is_some_and(|e| e.get_str("state").is_ok_and(|state| state == "CREATING"))
-            };
-            let Some(found) = at(entries, entry).filter(creating) else { return Ok(false) };
-            entries.remove(found);
-        }
-    }
-    Ok(true)
-}
-
 fn read_revision(meta: &impl ReadableTable<&'static str, &'static [u8]>) -> Result<Option<i64>> {
     let Some(bytes) = meta.get("revision").map_err(failed(READING))? else { return Ok(None) };
     let bytes = bytes.value().try_into().map_err(failed(READING))?;
     Ok(Some(i64::from_le_bytes(bytes)))
+}
+
+fn put_document(meta: &mut redb::Table<'_, &'static str, &'static [u8]>, key: &str, document: &Document) -> Result<()> {
+    let mut bytes = Vec::new();
+    document.to_writer(&mut bytes).map_err(failed(WRITING))?;
+    meta.insert(key, bytes.as_slice()).map(drop).map_err(failed(WRITING))
 }
 
 fn parse_document(bytes: &[u8]) -> Result<Document> {

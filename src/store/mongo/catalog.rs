@@ -1,6 +1,6 @@
 //! Collections and ordinary indexes, by the commands that every compatible backend has.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use futures_util::TryStreamExt;
 use mongodb::{
@@ -33,7 +33,37 @@ const BUILD_PATIENCE: Duration = Duration::from_secs(600);
 const BUILD_PAUSE: Duration = Duration::from_millis(500);
 
 pub(super) async fn inspect(database: &Database, collection: &CollectionName) -> Result<Collection> {
-    let Some(found) = find_collection(database, collection.as_str()).await? else { return Ok(Collection::default()) };
+    let found = listed(database).await?.into_iter().find(|found| name(found) == Some(collection.as_str()));
+    let mut seen = found.as_ref().map(as_seen).unwrap_or_default();
+    if seen.kind == Kind::Ordinary {
+        seen.indexes = list_indexes(database, collection).await?;
+    }
+    Ok(seen)
+}
+
+pub(super) async fn collections(database: &Database) -> Result<HashMap<String, Collection>> {
+    let listed = listed(database).await?;
+    Ok(listed.iter().filter_map(|found| Some((name(found)?.to_owned(), as_seen(found)))).collect())
+}
+
+/// What `listCollections` says of a collection.
+pub(super) async fn find_collection(database: &Database, wanted: &str) -> Result<Option<Document>> {
+    Ok(listed(database).await?.into_iter().find(|found| name(found) == Some(wanted)))
+}
+
+async fn listed(database: &Database) -> Result<Vec<Document>> {
+    let list = || Error::backend(format!("listing the collections of {}", database.name()));
+    // Without a filter, which not every backend takes, and as plain documents, which not every backend fills.
+    let command = doc! { "listCollections": 1 };
+    database.run_cursor_command(command).await.map_err(list())?.try_collect().await.map_err(list())
+}
+
+fn name(found: &Document) -> Option<&str> {
+    found.get_str("name").ok()
+}
+
+/// Without its indexes.
+fn as_seen(found: &Document) -> Collection {
     let options = found.get_document("options").cloned().unwrap_or_default();
     let kind = match found.get_str("type") {
         Ok("view") => Kind::View,
@@ -41,26 +71,10 @@ pub(super) async fn inspect(database: &Database, collection: &CollectionName) ->
         _ if matches!(options.get("capped"), Some(Bson::Boolean(true))) => Kind::Capped,
         _ => Kind::Ordinary,
     };
-    let indexes = if kind == Kind::Ordinary { list_indexes(database, collection).await? } else { Vec::new() };
     let default_collation = options
         .get_document("collation")
         .is_ok_and(|collation| collation.get_str("locale").is_ok_and(|locale| locale != "simple"));
-    Ok(Collection { kind, uuid: identity(&found), default_collation, indexes })
-}
-
-/// What `listCollections` says of a collection.
-pub(super) async fn find_collection(database: &Database, name: &str) -> Result<Option<Document>> {
-    let list = || Error::backend(format!("listing the collections of {}", database.name()));
-    // Without a filter, which not every backend takes, and as plain documents, which not every backend fills.
-    let command = doc! { "listCollections": 1 };
-    let mut collections = database.run_cursor_command(command).await.map_err(list())?;
-    let mut found = None;
-    while let Some(collection) = collections.try_next().await.map_err(list())? {
-        if collection.get_str("name").is_ok_and(|found| found == name) {
-            found = Some(collection);
-        }
-    }
-    Ok(found)
+    Collection { kind, uuid: identity(found), default_collation, indexes: Vec::new() }
 }
 
 /// The identity that the backend gives a collection.
@@ -71,7 +85,7 @@ pub(super) fn identity(found: &Document) -> Option<Binary> {
     }
 }
 
-async fn list_indexes(database: &Database, collection: &CollectionName) -> Result<Vec<PhysicalIndex>> {
+pub(super) async fn list_indexes(database: &Database, collection: &CollectionName) -> Result<Vec<PhysicalIndex>> {
     let list = || Error::backend(format!("listing the indexes of {collection}"));
     let command = doc! { "listIndexes": collection.as_str() };
     let cursor = match database.run_cursor_command(command).await {

@@ -29,6 +29,8 @@ pub(super) struct Extensions {
     pub(super) collection_uuid: bool,
     /// `maxTimeMS` is taken.
     pub(super) max_time: bool,
+    /// A condition may compare with the server's own clock.
+    pub(super) now: bool,
     /// Dates must be asked for by type as well, or other types match too.
     pub(super) demand_type: bool,
     /// Several shards answer, in no order.
@@ -65,6 +67,13 @@ impl Scratch {
         let mut own = doc! { "probe": self.probe };
         own.extend(filter);
         own
+    }
+}
+
+impl Extensions {
+    /// Whether a delete can be given an end that the server itself keeps to.
+    pub(super) fn ends_in_time(&self) -> bool {
+        self.now && self.max_time
     }
 }
 
@@ -122,6 +131,7 @@ async fn probe(database: &Database, scratch: &Scratch, portable_only: bool) -> R
         max_time: takes(database, scratch, doc! {}, doc! { "maxTimeMS": 10_000 }).await?,
         delete_hint: takes(database, scratch, doc! { "hint": { "_id": 1 } }, doc! {}).await?,
         collection_uuid: knows_identity(database, scratch).await?,
+        now: compares_with_now(database, scratch).await?,
     })
 }
 
@@ -216,16 +226,44 @@ async fn walks_key_range(scratch: &Scratch) -> Result<bool> {
 
 /// Whether a delete with these additions is carried out.
 async fn takes(database: &Database, scratch: &Scratch, statement: Document, command: Document) -> Result<bool> {
+    deletes(database, scratch, doc! {}, statement, command).await
+}
+
+/// Whether a delete with this condition is carried out.
+async fn takes_if(database: &Database, scratch: &Scratch, condition: Document) -> Result<bool> {
+    deletes(database, scratch, condition, doc! {}, doc! {}).await
+}
+
+async fn deletes(
+    database: &Database,
+    scratch: &Scratch,
+    condition: Document,
+    statement: Document,
+    command: Document,
+) -> Result<bool> {
     let id = ObjectId::new();
     let document = doc! { "_id": id, "probe": scratch.probe };
     scratch.collection.insert_one(document).await.map_err(Error::backend("writing a scratch document of the probe"))?;
-    let mut delete = doc! { "q": { "_id": id }, "limit": 0 };
+    let mut query = doc! { "_id": id };
+    query.extend(condition);
+    let mut delete = doc! { "q": query, "limit": 0 };
     delete.extend(statement);
     let mut whole = doc! { "delete": COLLECTION, "deletes": [delete] };
     whole.extend(command);
     Ok(answer(database.run_command(whole).await)?.is_some_and(|reply| {
         !reply.contains_key("writeErrors") && matches!(reply.get("n"), Some(Bson::Int32(1) | Bson::Int64(1)))
     }))
+}
+
+/// The condition that the server's clock shows less than this.
+pub(super) fn before(date: DateTime) -> Document {
+    doc! { "$lt": ["$$NOW", date] }
+}
+
+/// Whether a delete is carried out before an instant of the server's clock, and not after it.
+async fn compares_with_now(database: &Database, scratch: &Scratch) -> Result<bool> {
+    let with = |date| doc! { "$expr": before(date) };
+    Ok(takes_if(database, scratch, with(DateTime::MAX)).await? && !takes_if(database, scratch, with(CUTOFF)).await?)
 }
 
 /// Whether a delete that names the identity of another collection is refused, and one that names the right one is not.

@@ -3,10 +3,10 @@
 use mongodb::{
     Database,
     bson::{Bson, Document, Uuid, doc, oid::ObjectId},
-    error::{ErrorKind, WriteFailure},
     options::WriteConcern,
 };
 
+use super::modify::{Trouble, find_and_modify};
 use crate::{
     error::{Error, Result, server_code},
     store::{Change, MAX_INDEXES},
@@ -35,34 +35,39 @@ pub(super) async fn revision(database: &Database) -> Result<Option<i64>> {
         .projection(doc! { "revision": 1 })
         .await
         .map_err(failed("reading", database))?;
-    registry
-        .map(|registry| match registry.get("revision") {
-            Some(Bson::Int64(revision)) => Ok(*revision),
-            Some(Bson::Int32(revision)) => Ok(i64::from(*revision)),
-            _ => Err(Error::Unreadable("the registry of TTL indexes has no readable revision".to_owned())),
-        })
-        .transpose()
+    registry.as_ref().map(read_revision).transpose()
 }
 
-pub(super) async fn change(database: &Database, change: Change) -> Result<bool> {
+fn read_revision(registry: &Document) -> Result<i64> {
+    match registry.get("revision") {
+        Some(Bson::Int64(revision)) => Ok(*revision),
+        Some(Bson::Int32(revision)) => Ok(i64::from(*revision)),
+        _ => Err(Error::Unreadable("the registry of TTL indexes has no readable revision".to_owned())),
+    }
+}
+
+pub(super) async fn change(database: &Database, change: Change) -> Result<Option<i64>> {
     let (guard, update) = guarded(&change);
     loop {
-        let updated = collection(database).update_one(guard.clone(), update.clone()).await;
+        let fields = Some(doc! { "revision": 1 });
+        let updated = find_and_modify(database, COLLECTION, guard.clone(), update.clone(), fields).await;
         match updated {
-            Ok(result) if result.matched_count > 0 => return Ok(true),
-            Ok(_) if matches!(change, Change::Add(_)) && load(database).await?.is_none() => make(database).await?,
-            Ok(_) => return Ok(false),
-            // The reply may be what was lost, not the change: its identity tells.
-            Err(error) if reply_was_lost(&error) && is_made(database, &change).await? => return Ok(true),
-            Err(error) => return Err(failed("changing", database)(error)),
+            Ok(Some(registry)) => return read_revision(&registry).map(Some),
+            Ok(None) if makes_registry(&change) && load(database).await?.is_none() => make(database).await?,
+            Ok(None) => return Ok(None),
+            // The reply may be what was lost, not the change: its identity tells. Whatever the revision is now, the
+            // change is in it.
+            Err(Trouble::Failed(error)) if server_code(&error).is_none() && is_made(database, &change).await? => {
+                return revision(database).await;
+            }
+            Err(trouble) => return Err(failed("changing", database)(trouble.into_error())),
         }
     }
 }
 
-/// Not if the reply came and says that the change may not last: a change without a majority behind it can be rolled back.
-fn reply_was_lost(error: &mongodb::error::Error) -> bool {
-    let may_not_last = matches!(error.kind.as_ref(), ErrorKind::Write(WriteFailure::WriteConcernError(_)));
-    server_code(error).is_none() && !may_not_last
+/// Whether there is something to change where there is no registry yet.
+fn makes_registry(change: &Change) -> bool {
+    matches!(change, Change::Add(_) | Change::Pause(Some(_)))
 }
 
 /// The filter under which the change may be made, and the update that makes it.
@@ -73,18 +78,36 @@ fn guarded(change: &Change) -> (Document, Document) {
             guard.insert(format!("indexes.{}", MAX_INDEXES - 1), doc! { "$exists": false });
             (guard, doc! { "$push": { "indexes": entry }, "$inc": { "revision": 1_i64 } })
         }
-        Change::Set { entry, fields } => {
+        Change::Set { entry, fields, revision } => {
             let fields: Document =
                 fields.iter().map(|(name, value)| (format!("indexes.$.{name}"), value.clone())).collect();
-            (doc! { "_id": ID, "indexes.id": entry }, doc! { "$set": fields, "$inc": { "revision": 1_i64 } })
+            let mut guard = doc! { "_id": ID, "indexes.id": entry };
+            guard.extend(revision.map(|revision| ("revision".to_owned(), revision.into())));
+            (guard, doc! { "$set": fields, "$inc": { "revision": 1_i64 } })
         }
+        Change::Rename { entry, to } => (
+            // The positional operator needs to know which element; the other condition is on the whole array.
+            doc! {
+                "_id": ID,
+                "indexes": { "$elemMatch": { "id": entry } },
+                "$nor": [{ "indexes.collection": to.as_str() }],
+            },
+            doc! { "$set": { "indexes.$.collection": to.as_str() }, "$inc": { "revision": 1_i64 } },
+        ),
         Change::Remove { entry } => (
             doc! { "_id": ID, "indexes.id": entry },
             doc! { "$pull": { "indexes": { "id": entry } }, "$inc": { "revision": 1_i64 } },
         ),
         Change::TakeBack { entry } => (
-            doc! { "_id": ID, "indexes": { "$elemMatch": { "id": entry, "state": "CREATING" } } },
+            doc! { "_id": ID, "indexes": { "$elemMatch": { "id": entry, "state": { "$ne": "ACTIVE" } } } },
             doc! { "$pull": { "indexes": { "id": entry } }, "$inc": { "revision": 1_i64 } },
+        ),
+        Change::Pause(Some(pause)) => {
+            (doc! { "_id": ID }, doc! { "$set": { "paused": pause }, "$inc": { "revision": 1_i64 } })
+        }
+        Change::Pause(None) => (
+            doc! { "_id": ID, "paused": { "$exists": true } },
+            doc! { "$unset": { "paused": "" }, "$inc": { "revision": 1_i64 } },
         ),
     }
 }
@@ -115,9 +138,13 @@ async fn is_made(database: &Database, change: &Change) -> Result<bool> {
     let find = |id: ObjectId| entries.iter().find(|entry| entry.get("id") == Some(&Bson::ObjectId(id)));
     Ok(match change {
         Change::Add(entry) => entry.get_object_id("id").is_ok_and(|id| find(id).is_some()),
-        Change::Set { entry, fields } => {
+        Change::Set { entry, fields, .. } => {
             find(*entry).is_some_and(|found| fields.iter().all(|(name, value)| found.get(name) == Some(value)))
         }
+        Change::Rename { entry, to } => {
+            find(*entry).is_some_and(|found| found.get("collection") == Some(&Bson::from(to.as_str())))
+        }
         Change::Remove { entry } | Change::TakeBack { entry } => find(*entry).is_none(),
+        Change::Pause(pause) => registry.get_document("paused").ok() == pause.as_ref(),
     })
 }

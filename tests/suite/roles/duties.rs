@@ -66,13 +66,18 @@ pub(super) async fn by_the_library(bench: &Bench, duty: Duty, way: Way) -> Resul
                 ttl.create_index(collection, index).await?;
                 ttl.modify_index(collection, Duration::from_secs(60)).await?;
                 assert_eq!(ttl.list_indexes().collection(collection).await?.len(), 1);
+                ttl.repair(collection).await?;
                 ttl.drop_index(collection, "t_1").await?;
             }
+            ttl.pause().await?;
+            ttl.resume().await?;
         }
         Duty::Look => {
             assert_eq!(ttl.list_indexes().await?.len(), 2);
             ttl.rule(SESSIONS).await?;
             ttl.now().await?;
+            ttl.status().await?;
+            ttl.operations().await?;
         }
     }
     Ok(())
@@ -88,10 +93,15 @@ pub(super) fn by_the_program(bench: &Bench, duty: Duty) -> Result<(), String> {
             &["create", SESSIONS, "t", "--expire-after", "1d", "--or-modify"],
             &["modify", SESSIONS, "--expire-after", "2d"],
             &["list"],
+            &["pause"],
+            &["resume"],
+            &["repair", LATE],
             &["drop", SESSIONS],
             &["drop", LATE, "t_1"],
         ],
-        Duty::Look => &[&["list"], &["list", SESSIONS], &["explain", SESSIONS], &["explain", LATE]],
+        Duty::Look => {
+            &[&["list"], &["list", SESSIONS], &["explain", SESSIONS], &["explain", LATE], &["status"], &["operations"]]
+        }
     };
     for command in commands {
         let run = Program::at(&bench.uri).run(command);

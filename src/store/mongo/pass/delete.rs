@@ -3,14 +3,17 @@
 use std::time::Duration;
 
 use mongodb::bson::{Bson, DateTime, Document, doc};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 use tracing::debug;
 
-use super::{super::registry, MongoPass};
+use super::{
+    super::{UNBOUNDED, probe::before, registry},
+    MongoPass,
+};
 use crate::{
     entry::Entry,
     error::{Code, Error, Refusal, Result, server_code},
-    store::{Deletion, Found},
+    store::{Deletion, Found, Statement},
 };
 
 /// Codes that say that the server gave up on a statement in the middle, for want of time or because of a conflict.
@@ -60,7 +63,16 @@ impl MongoPass {
                 }
             }
             let patience = if gave_up.is_none() { FIRST_TRY } else { LATER_TRY };
-            match self.delete_piece(piece, until, patience).await {
+            let documents = u32::try_from(piece.len()).unwrap_or(u32::MAX);
+            let Some(fence) = self.target.fence.statement(patience + A_DOCUMENT.saturating_mul(documents)) else {
+                return Ok(Deletion::Fenced(deleted));
+            };
+            self.target.fence.sending(self.settled(&fence));
+            let reply = self.delete_piece(piece, until, &fence).await;
+            if !matches!(reply, Reply::Unclear(_)) {
+                self.target.fence.settled();
+            }
+            match reply {
                 Reply::Deleted(count) => deleted += count,
                 Reply::GaveUp(count, error) => {
                     debug!(collection = %self.target.collection, documents = piece.len(), %error, "delete given up");
@@ -93,9 +105,18 @@ impl MongoPass {
         Ok(understood.any(|entry| entry.id == self.target.entry && entry.rule.same_as(&self.target.rule)))
     }
 
-    async fn delete_piece(&mut self, piece: &[Found], until: DateTime, patience: Duration) -> Reply {
+    /// From when on a statement has no effect any more, if no reply says what it has done.
+    fn settled(&self, fence: &Statement) -> Instant {
+        if self.extensions.ends_in_time() { fence.settled } else { Instant::now() + UNBOUNDED }
+    }
+
+    async fn delete_piece(&mut self, piece: &[Found], until: DateTime, fence: &Statement) -> Reply {
         let ids = piece.iter().map(|found| found.id.clone()).collect();
-        let mut statement = doc! { "q": self.target.rule.delete_filter(self.bounds(None, until), ids), "limit": 0 };
+        let mut query = self.target.rule.delete_filter(self.bounds(None, until), ids);
+        if let Some(date) = fence.before.filter(|_| self.extensions.now) {
+            query.insert("$expr", before(date));
+        }
+        let mut statement = doc! { "q": query, "limit": 0 };
         if self.extensions.delete_hint {
             // By _id the server reads what was asked for, and nothing else, whatever the dates.
             statement.insert("hint", doc! { "_id": 1 });
@@ -108,9 +129,7 @@ impl MongoPass {
             "writeConcern": { "w": "majority" },
         };
         if self.extensions.max_time {
-            let documents = u32::try_from(piece.len()).unwrap_or(u32::MAX);
-            let limit = patience + A_DOCUMENT.saturating_mul(documents);
-            command.insert("maxTimeMS", i64::try_from(limit.as_millis()).unwrap_or(i64::MAX));
+            command.insert("maxTimeMS", i64::try_from(fence.limit.as_millis()).unwrap_or(i64::MAX));
         }
         if self.extensions.collection_uuid
             && let Some(uuid) = &self.target.uuid
@@ -124,7 +143,14 @@ impl MongoPass {
                 Reply::GaveUp(0, failed(error))
             }
             // Even an error the server answered with may follow on some deletions.
-            Err(error) => Reply::Unclear(failed(error)),
+            Err(error) => {
+                if server_code(&error).is_none() {
+                    // Without an answer it may be at it until its time is over: what goes then must not be taken for left.
+                    let bounded = self.extensions.ends_in_time();
+                    sleep_until(if bounded { fence.settled } else { Instant::now() + fence.limit }).await;
+                }
+                Reply::Unclear(failed(error))
+            }
         }
     }
 }
