@@ -65,7 +65,7 @@ pub use mongodb::bson;
 
 pub use clock::ManualClock;
 pub use entry::{IndexState, SupportingIndex};
-pub use error::{Code, Error, Refusal, Result};
+pub use error::{Code, Error, MissingPrivilege, Refusal, Result};
 pub use expiry::{Reason, Rule, Verdict};
 pub use index::TtlIndex;
 pub use meter::{Counters, Counts, Delays, IndexCounters, METRICS, Metric, MetricKind};

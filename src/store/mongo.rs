@@ -43,9 +43,8 @@ const UNBOUNDED: Duration = Duration::from_secs(60);
 ///
 /// # Assumptions
 ///
-/// The user may read, write and index the collections, list them, and make and drop collections named `ttl_index.…`: before
-/// the first deletion a scratch collection `ttl_index.probe.<id>` is made and dropped. Reads go to the primary, whatever the client
-/// prefers.
+/// The user has the privileges that `ttl-index role` prints; before the first deletion scratch documents are written to
+/// `ttl_index.probe` and deleted again. Reads go to the primary, whatever the client prefers.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {

@@ -12,6 +12,7 @@ mod race;
 mod real_data;
 mod registry;
 mod reports;
+mod roles;
 mod semantics;
 mod support;
 mod sweep;
