@@ -81,6 +81,11 @@ impl Broken {
 }
 
 impl Entry {
+    /// Of its collection and its own.
+    pub(crate) fn names(&self) -> (&str, &str) {
+        (self.definition.collection.as_str(), &self.definition.name)
+    }
+
     /// Refuses a collection that is not the one the index was made for.
     pub(crate) fn check_identity(&self, found: Option<&Binary>) -> Result<(), Refusal> {
         match (&self.uuid, found) {

@@ -3,7 +3,11 @@
 //! A refusal carries the code and code name that MongoDB gives for the same thing, so that code written against MongoDB
 //! keeps recognising it.
 
+mod privilege;
+
 use std::fmt;
+
+pub use privilege::MissingPrivilege;
 
 /// The error codes of MongoDB that refusals carry.
 ///
@@ -30,6 +34,8 @@ pub enum Code {
     IndexOptionsConflict = 85,
     /// Another index has this name already.
     IndexKeySpecsConflict = 86,
+    /// Somebody else is at it.
+    ConflictingOperationInProgress = 117,
     /// The name belongs to a view.
     CommandNotSupportedOnView = 166,
     /// An option that an index on `_id`, or any index, cannot have.
@@ -60,6 +66,7 @@ impl Code {
             Code::InvalidNamespace => "InvalidNamespace",
             Code::IndexOptionsConflict => "IndexOptionsConflict",
             Code::IndexKeySpecsConflict => "IndexKeySpecsConflict",
+            Code::ConflictingOperationInProgress => "ConflictingOperationInProgress",
             Code::CommandNotSupportedOnView => "CommandNotSupportedOnView",
             Code::InvalidIndexSpecificationOption => "InvalidIndexSpecificationOption",
             Code::QueryFeatureNotAllowed => "QueryFeatureNotAllowed",
@@ -109,7 +116,7 @@ pub enum Error {
     Refused(#[from] Refusal),
 
     /// The MongoDB-compatible backend could not be reached, or answered with an error.
-    #[error("{action} failed")]
+    #[error("{action} failed{}", privilege::named(.source))]
     Backend {
         /// What was being done, and where.
         action: String,
@@ -140,6 +147,22 @@ pub enum Error {
     #[error("this backend is not swept: {0}")]
     Unfit(String),
 
+    /// The change was made, but whoever sweeps has not confirmed in time that it goes by it.
+    #[error(
+        "the change is made, but not yet guaranteed: {holder} has not confirmed it within {waited:?}; until it has, or its \
+         lease is over, documents may still be deleted as before the change"
+    )]
+    NotYetGuaranteed {
+        /// Who sweeps.
+        holder: String,
+        /// How long it was waited for.
+        waited: std::time::Duration,
+    },
+
+    /// The runtime was shut down, or the caller gave up, before it was done.
+    #[error("it was broken off before it was done")]
+    Interrupted,
+
     /// Data that this library stored could not be understood. Nothing was changed or deleted because of it.
     #[error("{0}")]
     Unreadable(String),
@@ -154,12 +177,51 @@ impl Error {
         }
     }
 
+    /// In one word, which stays: `refused`, `backend`, `embedded`, `in_use`, `unfit` or `unreadable`.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Error::Refused(_) => "refused",
+            Error::Backend { .. } => "backend",
+            Error::Embedded { .. } => "embedded",
+            Error::InUse { .. } => "in_use",
+            Error::Unfit(_) => "unfit",
+            Error::NotYetGuaranteed { .. } => "not_yet_guaranteed",
+            Error::Interrupted => "interrupted",
+            Error::Unreadable(_) => "unreadable",
+        }
+    }
+
     /// MongoDB's error code: that of a refusal, or the one the server answered with.
     pub fn code(&self) -> Option<i32> {
         match self {
             Error::Refused(refusal) => Some(refusal.code().number()),
             Error::Backend { source, .. } => server_code(source),
             _ => None,
+        }
+    }
+
+    /// The privilege that the backend found missing, if that is what went wrong.
+    pub fn missing_privilege(&self) -> Option<MissingPrivilege> {
+        match self {
+            Error::Backend { source, .. } => MissingPrivilege::of(source),
+            _ => None,
+        }
+    }
+
+    /// Whether the database could not be reached, or is just now not what it takes: no fault of the request.
+    pub(crate) fn is_away(&self) -> bool {
+        use mongodb::error::ErrorKind;
+        let Error::Backend { source, .. } = self else { return false };
+        match server_code(source) {
+            Some(code) => AWAY.contains(&code),
+            None => matches!(
+                source.kind.as_ref(),
+                ErrorKind::Io(_)
+                    | ErrorKind::ServerSelection { .. }
+                    | ErrorKind::ConnectionPoolCleared { .. }
+                    | ErrorKind::DnsResolve { .. }
+                    | ErrorKind::Authentication { .. }
+            ),
         }
     }
 
@@ -180,6 +242,8 @@ impl Error {
     /// The error with what caused it, without the driver's own words about its words.
     pub(crate) fn in_full(&self) -> String {
         match self {
+            // The server's words are then the command that it refused.
+            _ if self.missing_privilege().is_some() => self.to_string(),
             Error::Backend { source, .. } => format!("{self}: {}", source.kind),
             Error::Embedded { source, .. } => format!("{self}: {source}"),
             other => other.to_string(),
@@ -200,6 +264,24 @@ impl Error {
         move |source| Error::Embedded { action, source: source.into() }
     }
 }
+
+/// Codes of a server that is starting, stopping, or not the primary.
+///
+/// Source: the state-change and retryable errors of MongoDB's driver specifications.
+const AWAY: [i32; 12] = [
+    6,     // HostUnreachable
+    7,     // HostNotFound
+    89,    // NetworkTimeout
+    91,    // ShutdownInProgress
+    189,   // PrimarySteppedDown
+    9001,  // SocketException
+    10107, // NotWritablePrimary
+    11600, // InterruptedAtShutdown
+    11602, // InterruptedDueToReplStateChange
+    13435, // NotPrimaryNoSecondaryOk
+    13436, // NotPrimaryOrSecondary
+    10058, // LegacyNotPrimary
+];
 
 /// Server codes that say something of the moment, or of the user who asked, rather than of the request.
 const PASSING: [i32; 23] = [

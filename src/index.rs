@@ -3,7 +3,7 @@
 mod definition;
 mod seconds;
 
-pub(crate) use definition::{Definition, FieldPath, same_filter};
+pub(crate) use definition::{Definition, FieldPath, default_name, same_filter};
 pub(crate) use seconds::ExpireAfter;
 
 use std::time::Duration;
@@ -84,6 +84,15 @@ impl TtlIndex {
     pub fn partial_filter(mut self, filter: Document) -> Self {
         self.spec.insert("partialFilterExpression", filter);
         self
+    }
+
+    /// The name it has, or would get, to speak of it by: whether it may have that name is not checked.
+    pub(crate) fn presumed_name(&self) -> String {
+        match (self.spec.get("name"), self.spec.get("key")) {
+            (Some(Bson::String(name)), _) => name.clone(),
+            (_, Some(Bson::Document(key))) => default_name(key),
+            _ => String::new(),
+        }
     }
 
     /// Whether the field has, or gets, an ordinary index that the sweeps walk; on by default.

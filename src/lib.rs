@@ -25,6 +25,7 @@
 //! | module (private) | what it decides or does | may use |
 //! |---|---|---|
 //! | `error`, `namespace`, `number`, `clock` | words that everything shares | |
+//! | `meter` | what is counted, and what it is called outside | |
 //! | `index` | a TTL index as it is written and as it is checked | `error`, `namespace`, `number` |
 //! | `expiry` | when a document expires, and why not: pure, on raw BSON | `index`, `number`, `error` |
 //! | `entry` | a TTL index as the registry stores it | `expiry`, `index` |
@@ -40,13 +41,16 @@
 //!
 //! `embedded` (default): [`EmbeddedStore`]. `rustls-tls` (default), `openssl-tls`, `dns-resolver` (default), `bson-2`
 //! (default), `bson-3`: the driver's own, passed through; one TLS and one BSON feature must be on, and `bson-3` changes
-//! the driver's BSON types for the whole build. `cli`: the program `ttl-index`. `test-util`: hooks for tests, unstable.
+//! the driver's BSON types for the whole build. `cli`: the program `ttl-index`. `metrics`: [`METRICS`], passed on to the
+//! `metrics` facade. `test-util`: hooks for tests, unstable.
 
 mod clock;
 mod entry;
 mod error;
 mod expiry;
 mod index;
+mod lease;
+mod meter;
 mod namespace;
 mod number;
 mod operation;
@@ -54,25 +58,29 @@ mod pacing;
 mod registry;
 mod store;
 mod sweep;
+mod sweeper;
 
 /// The driver's BSON, of which every document here is.
 pub use mongodb::bson;
 
 pub use clock::ManualClock;
 pub use entry::{IndexState, SupportingIndex};
-pub use error::{Code, Error, Refusal, Result};
+pub use error::{Code, Error, MissingPrivilege, Refusal, Result};
 pub use expiry::{Reason, Rule, Verdict};
 pub use index::TtlIndex;
+pub use meter::{Counters, Counts, Delays, IndexCounters, METRICS, Metric, MetricKind};
 pub use operation::{ChangeType, Operation, OperationError, OperationState, ProgressDocuments};
 pub use registry::{
-    CreateIndex, DropIndex, IndexInfo, IndexRef, ListIndexes, ListOperations, ModifyIndex, Repair, TtlRegistry,
+    CreateIndex, DropIndex, IndexInfo, IndexRef, ListIndexes, ListOperations, ModifyIndex, Pause, PauseSweeping,
+    Repair, TtlRegistry,
 };
 #[cfg(feature = "embedded")]
 pub use store::embedded::{Documents, EmbeddedCollection, EmbeddedStore};
 #[cfg(feature = "test-util")]
 pub use store::hooked::{Fault, HookedStore};
 pub use store::{IntoStore, mongo::MongoStore};
-pub use sweep::{Ended, Progress, Sweep, SweepReport};
+pub use sweep::{Claim, ClaimSweep, Ended, Progress, Sweep, SweepReport};
+pub use sweeper::{Activity, IndexStatus, Sweeper, SweeperHandle, SweeperStatus, Visits};
 
 /// The examples of the README compile.
 #[cfg(doctest)]

@@ -4,9 +4,11 @@ mod continuation;
 mod create;
 mod creation;
 mod drop;
+mod failing;
 mod list;
 mod modify;
 mod operations;
+mod pause;
 mod repair;
 mod snapshot;
 mod supporting;
@@ -21,17 +23,22 @@ pub use drop::{DropIndex, IndexRef};
 pub use list::{IndexInfo, ListIndexes};
 pub use modify::ModifyIndex;
 pub use operations::ListOperations;
+pub use pause::{Pause, PauseSweeping};
 pub use repair::Repair;
 #[allow(unused_imports)]
 pub(crate) use repair::mark;
 pub(crate) use snapshot::{Slot, Snapshot};
 pub(crate) use supporting::walkable;
 
+use std::sync::Arc;
+
 use mongodb::bson::DateTime;
+use tokio::sync::Mutex;
 
 use crate::{
     error::{Code, Refusal, Result},
     expiry::Rule,
+    meter::{Counters, Meter},
     namespace::CollectionName,
     store::{DynStore, IntoStore},
 };
@@ -62,6 +69,9 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct TtlRegistry {
     pub(crate) store: DynStore,
+    pub(crate) meter: Arc<Meter>,
+    /// Passes of this process take turns.
+    pub(crate) turn: Arc<Mutex<()>>,
 }
 
 impl TtlRegistry {
@@ -73,12 +83,34 @@ impl TtlRegistry {
     pub async fn open(store: impl IntoStore) -> Result<Self> {
         let store = store.into_store().0;
         Snapshot::load(&*store).await?;
-        Ok(Self { store })
+        let meter = Arc::new(Meter::new(store.name()));
+        Ok(Self { store, meter, turn: Arc::default() })
     }
 
     /// The database's clock, by which documents expire. Never runs ahead of it.
     pub async fn now(&self) -> Result<DateTime> {
         self.store.now().await
+    }
+
+    /// What this registry and its clones have counted since it was opened.
+    ///
+    /// Costs no more than copying the numbers. The same numbers go to the `metrics` facade with the feature `metrics`.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), ttl_index::Error> {
+    /// # use std::time::Duration;
+    /// # use ttl_index::{EmbeddedStore, TtlIndex, TtlRegistry};
+    /// # let ttl = TtlRegistry::open(EmbeddedStore::in_memory()?).await?;
+    /// ttl.create_index("a$b", TtlIndex::on("t").expire_after(Duration::ZERO)).await.unwrap_err();
+    /// let counters = ttl.counters();
+    /// assert_eq!((counters.indexes[0].collection.as_str(), counters.indexes[0].index.as_str()), ("a$b", "t_1"));
+    /// assert_eq!(counters.total.errors[&("refused", Some(73))], 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn counters(&self) -> Counters {
+        self.meter.counters()
     }
 
     /// What the TTL index of a collection means, to judge documents by.

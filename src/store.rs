@@ -25,6 +25,7 @@ use std::{
         Arc,
         atomic::{AtomicI64, Ordering},
     },
+    time::Duration,
 };
 
 use futures_util::future::BoxFuture;
@@ -65,6 +66,11 @@ impl<T: sealed::Sealed> IntoStore for T {}
 
 /// The contract between the registry and the sweep above, and a database below.
 pub(crate) trait Store: fmt::Debug + Send + Sync {
+    /// What the database is called where things are counted.
+    fn name(&self) -> String {
+        "embedded".to_owned()
+    }
+
     /// The database's clock. Never runs ahead of it.
     fn now(&self) -> BoxFuture<'_, Result<DateTime>>;
 
@@ -107,6 +113,11 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     fn now_since(&self, told: DateTime, at: Instant) -> DateTime {
         let millis = i64::try_from(at.elapsed().as_millis()).unwrap_or(i64::MAX);
         DateTime::from_millis(told.timestamp_millis().saturating_add(millis))
+    }
+
+    /// How long a delete may take effect after the end that it was given.
+    fn settle_time(&self) -> BoxFuture<'_, Result<Duration>> {
+        Box::pin(std::future::ready(Ok(Duration::ZERO)))
     }
 
     /// How this store wakes a sweeper, if it can.

@@ -1,27 +1,34 @@
 //! One honest pass over one TTL index.
 //!
 //! - [`report`]: how it ended, and its counts;
+//! - [`claim`]: the right to sweep, for one pass or several;
 //! - [`pass`]: the loop over batches.
 
+mod claim;
 mod pass;
 mod report;
 
+pub use claim::{Claim, ClaimSweep};
+pub(crate) use pass::Visit;
 pub use report::{Ended, Progress, SweepReport};
 
-use std::{fmt, future::IntoFuture, time::Duration};
+use std::{fmt, future::IntoFuture, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt, future::BoxFuture};
 use mongodb::bson::DateTime;
 use tokio_util::sync::CancellationToken;
 
+use self::claim::Tenure;
 use crate::{
     error::{Code, Error, Refusal, Result},
+    lease::Patience,
     namespace::CollectionName,
-    registry::TtlRegistry,
+    pacing::Bucket,
+    registry::{Snapshot, TtlRegistry},
 };
 
 /// The most documents in a batch.
-const MAX_BATCH: u32 = 100_000;
+pub(crate) const MAX_BATCH: u32 = 100_000;
 
 impl TtlRegistry {
     /// Deletes what is due in one collection: one pass with one cutoff, in batches.
@@ -33,12 +40,18 @@ impl TtlRegistry {
     /// database's clock, once for the pass. Documents that cannot be deleted do not hold up those behind them. Not
     /// transactional, in no promised order.
     ///
+    /// One sweeps at a time in a database. The pass takes the lease that sweepers in other processes take, and gives it back;
+    /// passes of one registry handle and its clones wait for each other. While sweeping is paused nothing is deleted, and the
+    /// pass ends as [`Ended::Paused`].
+    ///
     /// The pass runs in a task of its own and stops only between batches: dropping the future before it is done lets the
     /// batch under way finish in the background.
     ///
     /// # Errors
     ///
-    /// Refused if the collection has no TTL index or an option is out of range. What goes wrong once the pass has begun
+    /// Refused if the collection has no TTL index or an option is out of range, and with
+    /// [`Code::ConflictingOperationInProgress`] if somebody else is sweeping; that is known within a few seconds, and after
+    /// a crash the lease is over within 15. What goes wrong once the pass has begun
     /// is in the report, which ends as [`Ended::Failed`] with the error beside its counts.
     ///
     /// ```no_run
@@ -51,7 +64,13 @@ impl TtlRegistry {
     /// # }
     /// ```
     pub fn sweep(&self, collection: impl Into<String>) -> Sweep {
-        Sweep { registry: self.clone(), collection: collection.into(), options: Options::default(), stop: None }
+        Sweep {
+            registry: self.clone(),
+            collection: collection.into(),
+            options: Options::default(),
+            tenure: Tenure::Take(Patience::Refuse),
+            stop: None,
+        }
     }
 }
 
@@ -61,23 +80,34 @@ pub struct Sweep {
     registry: TtlRegistry,
     collection: String,
     options: Options,
+    tenure: Tenure,
     stop: Option<BoxFuture<'static, ()>>,
 }
 
-type Observer = Box<dyn FnMut(&Progress) + Send>;
+pub(crate) type Observer = Box<dyn FnMut(&Progress) + Send>;
 
-struct Options {
-    batch_size: u32,
-    max_batches: Option<u64>,
-    max_time: Option<Duration>,
-    rate: Option<f64>,
-    cutoff: Option<DateTime>,
-    on_batch: Option<Observer>,
+pub(crate) struct Options {
+    pub(crate) batch_size: u32,
+    pub(crate) max_batches: Option<u64>,
+    pub(crate) max_time: Option<Duration>,
+    pub(crate) rate: Option<f64>,
+    pub(crate) cutoff: Option<DateTime>,
+    pub(crate) on_batch: Option<Observer>,
+    /// Whether to read the whole collection if the supporting index cannot be walked.
+    pub(crate) read_all: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { batch_size: 500, max_batches: None, max_time: None, rate: None, cutoff: None, on_batch: None }
+        Self {
+            batch_size: 500,
+            max_batches: None,
+            max_time: None,
+            rate: None,
+            cutoff: None,
+            on_batch: None,
+            read_all: true,
+        }
     }
 }
 
@@ -110,6 +140,27 @@ impl Sweep {
     /// Only documents with a date at or before this, which must be due already; by default all that are due.
     pub fn cutoff(mut self, cutoff: DateTime) -> Self {
         self.options.cutoff = Some(cutoff);
+        self
+    }
+
+    /// Whether to ask whoever sweeps to hand over at the end of a batch, and to wait for that; off by default.
+    ///
+    /// A background sweeper does so at once, a pass such as this one when it has ended.
+    pub fn wait(mut self, value: bool) -> Self {
+        self.tenure = Tenure::Take(if value { Patience::Ask } else { Patience::Refuse });
+        self
+    }
+
+    /// Sweeps under a right that was claimed for several passes; by default the pass claims its own.
+    pub fn under(mut self, claim: &Claim) -> Self {
+        self.tenure = Tenure::Held(claim.lease());
+        self
+    }
+
+    /// Sweeps whoever else does. For tests; unstable.
+    #[cfg(feature = "test-util")]
+    pub fn without_lease(mut self) -> Self {
+        self.tenure = Tenure::None;
         self
     }
 
@@ -168,7 +219,7 @@ impl IntoFuture for Sweep {
             // A task of its own, stopped by a token: a driver call must not be dropped halfway.
             let stop = CancellationToken::new();
             let _stop_if_dropped = stop.clone().drop_guard();
-            let pass = pass::run(self.registry, collection, self.options, stop.clone());
+            let pass = one_pass(self.registry, collection, self.options, self.tenure, stop.clone());
             let mut pass = tokio::spawn(pass);
             let finished = match self.stop {
                 None => pass.await,
@@ -184,10 +235,54 @@ impl IntoFuture for Sweep {
                 Ok(report) => report,
                 Err(error) => match error.try_into_panic() {
                     Ok(panic) => std::panic::resume_unwind(panic),
-                    Err(_) => Err(Error::Unreadable("the runtime was shut down in the middle of a pass".to_owned())),
+                    Err(_) => Err(Error::Interrupted),
                 },
             }
         }
         .boxed()
     }
+}
+
+async fn one_pass(
+    registry: TtlRegistry,
+    collection: CollectionName,
+    options: Options,
+    tenure: Tenure,
+    stop: CancellationToken,
+) -> Result<SweepReport> {
+    // Refused before anybody is asked to hand over.
+    let snapshot = Snapshot::load(&*registry.store).await?;
+    let entry = snapshot.entry(&collection)?;
+    let Some(tenure) = tenure.begin(&registry, &stop).await? else {
+        return Ok(SweepReport::unbegun(entry, registry.store.now().await?));
+    };
+    let outcome = pass_under(&registry, &collection, options, tenure.lease(), stop).await;
+    tenure.end().await;
+    outcome
+}
+
+async fn pass_under(
+    registry: &TtlRegistry,
+    collection: &CollectionName,
+    options: Options,
+    lease: Option<Arc<crate::lease::Lease>>,
+    stop: CancellationToken,
+) -> Result<SweepReport> {
+    // After the lease was taken: every change that was waited for is in it.
+    let snapshot = Snapshot::load(&*registry.store).await?;
+    let entry = snapshot.entry(collection)?;
+    let mut bucket = options.rate.map(Bucket::per_second);
+    let visit = Visit {
+        store: &*registry.store,
+        meter: &registry.meter,
+        entry,
+        revision: snapshot.revision,
+        paused: snapshot.paused.clone(),
+        seen: registry.store.inspect(collection).await?,
+        lease: lease.as_deref(),
+        bucket: bucket.as_mut(),
+        stop,
+        options,
+    };
+    visit.run().await
 }

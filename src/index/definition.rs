@@ -208,7 +208,8 @@ fn parse_name(spec: &mut Document, key: &Document) -> Result<String, Refusal> {
     }
 }
 
-fn default_name(key: &Document) -> String {
+/// What an index is called that nobody named.
+pub(crate) fn default_name(key: &Document) -> String {
     let part = |(field, value): (&String, &Bson)| match direction(value) {
         Ok(direction) => format!("{field}_{direction}"),
         Err(_) => format!("{field}_{value}"),

@@ -63,8 +63,11 @@ impl<'a> IntoFuture for CreateIndex<'a> {
 
     fn into_future(self) -> Self::IntoFuture {
         async move {
-            let definition = Definition::parse(&self.collection, &self.index)?;
-            create(&*self.registry.store, definition, self.or_modify).await
+            let created = match Definition::parse(&self.collection, &self.index) {
+                Ok(definition) => create(&*self.registry.store, definition, self.or_modify).await,
+                Err(refusal) => Err(refusal.into()),
+            };
+            self.registry.told("create_index", &self.collection, &self.index.presumed_name(), created)
         }
         .boxed()
     }

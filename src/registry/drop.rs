@@ -1,6 +1,6 @@
 //! `drop_index`.
 
-use std::future::IntoFuture;
+use std::{future::IntoFuture, time::Duration};
 
 use futures_util::{FutureExt, future::BoxFuture};
 use mongodb::bson::{Bson, Document, oid::ObjectId};
@@ -10,6 +10,8 @@ use super::{Slot, Snapshot, TtlRegistry, continuation, no_index, walkable};
 use crate::{
     entry::Entry,
     error::{Code, Error, Refusal, Result},
+    index::default_name,
+    lease::{MAX_WAIT, wait_until_acknowledged},
     namespace::CollectionName,
     operation::{self, ChangeType},
     store::{Change, Store},
@@ -48,17 +50,20 @@ impl TtlRegistry {
     ///
     /// # Guarantees
     ///
-    /// A pass that is running ends before its next batch; a batch that is under way is still deleted. The supporting
-    /// index goes too if it was made for this TTL index, and stays if it was there before.
+    /// After it returns nothing is deleted by the TTL index any more, in any process: whoever sweeps has confirmed it at the
+    /// end of a batch, or its lease is over. The supporting index goes too if it was made for this TTL index, and stays if it
+    /// was there before.
     ///
     /// # Errors
+    ///
+    /// [`Error::NotYetGuaranteed`] if whoever sweeps has not confirmed in time; the TTL index is dropped all the same.
     ///
     /// Refused with [`Code::IndexNotFound`] if the collection has no such TTL index. If the supporting index cannot be
     /// dropped the error says so; the TTL index is gone then. If the process is killed between the two, the
     /// [operation](TtlRegistry::operations) that tells of the drop stays under way, and the next process that makes or drops
     /// a TTL index on the collection finishes it.
     pub fn drop_index(&self, collection: impl Into<String>, index: impl Into<IndexRef>) -> DropIndex<'_> {
-        DropIndex { registry: self, collection: collection.into(), index: index.into() }
+        DropIndex { registry: self, collection: collection.into(), index: index.into(), max_wait: MAX_WAIT }
     }
 }
 
@@ -69,6 +74,7 @@ pub struct DropIndex<'a> {
     registry: &'a TtlRegistry,
     collection: String,
     index: IndexRef,
+    max_wait: Duration,
 }
 
 impl<'a> IntoFuture for DropIndex<'a> {
@@ -77,34 +83,61 @@ impl<'a> IntoFuture for DropIndex<'a> {
 
     fn into_future(self) -> Self::IntoFuture {
         async move {
-            let collection = CollectionName::parse(&self.collection)?;
-            let store = &*self.registry.store;
-            let snapshot = Snapshot::load(store).await?;
-            let Some(slot) = snapshot.find(&collection) else {
-                continuation::finish_drops(store, &collection).await;
-                return Err(no_index(&collection).into());
-            };
-            let id = matching(slot, &collection, &self.index)?;
-            // Told before it is done: whoever comes after a crash finds what is left to do.
-            let telling = operation::begin(store, ChangeType::Remove, to_be_dropped(store, slot).await?).await;
-            if store.change_registry(Change::Remove { entry: id }).await?.is_none() {
-                telling.withdraw(store).await;
-                return Err(no_index(&collection).into());
-            }
-            info!(%collection, "TTL index dropped");
-            let let_go = match slot {
-                Slot::Good(entry) => continuation::let_go(store, entry).await,
-                Slot::Broken(_) => Ok(()),
-            };
-            match &let_go {
-                Ok(()) => telling.succeeded(store).await,
-                Err(error) if error.is_lasting() => telling.failed(store, error).await,
-                // Somebody else may finish it.
-                Err(_) => {}
-            }
-            let_go.map_err(though_dropped)
+            let dropped = self.drop().await;
+            self.registry.told("drop_index", &self.collection, &self.index.presumed_name(), dropped)
         }
         .boxed()
+    }
+}
+
+impl DropIndex<'_> {
+    /// How long to wait for whoever sweeps to confirm; 60 s by default.
+    pub fn max_wait(mut self, time: Duration) -> Self {
+        self.max_wait = time;
+        self
+    }
+
+    async fn drop(&self) -> Result<()> {
+        let collection = CollectionName::parse(&self.collection)?;
+        let store = &*self.registry.store;
+        let snapshot = Snapshot::load(store).await?;
+        let Some(slot) = snapshot.find(&collection) else {
+            continuation::finish_drops(store, &collection).await;
+            return Err(no_index(&collection).into());
+        };
+        let id = matching(slot, &collection, &self.index)?;
+        // Told before it is done: whoever comes after a crash finds what is left to do.
+        let telling = operation::begin(store, ChangeType::Remove, to_be_dropped(store, slot).await?).await;
+        let Some(revision) = store.change_registry(Change::Remove { entry: id }).await? else {
+            telling.withdraw(store).await;
+            return Err(no_index(&collection).into());
+        };
+        self.registry.meter.forget(&self.collection);
+        info!(%collection, "TTL index dropped");
+        let guaranteed = wait_until_acknowledged(&self.registry.store, revision, self.max_wait).await;
+        // After that, as a pass that walks the index would stumble.
+        let let_go = match slot {
+            Slot::Good(entry) => continuation::let_go(store, entry).await,
+            Slot::Broken(_) => Ok(()),
+        };
+        match &let_go {
+            Ok(()) => telling.succeeded(store).await,
+            Err(error) if error.is_lasting() => telling.failed(store, error).await,
+            // Somebody else may finish it.
+            Err(_) => {}
+        }
+        let_go.map_err(though_dropped)?;
+        guaranteed
+    }
+}
+
+impl IndexRef {
+    /// What the index is called, unless somebody named it who is not asked here.
+    fn presumed_name(&self) -> String {
+        match self {
+            IndexRef::Name(name) => name.clone(),
+            IndexRef::Key(key) => default_name(key),
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use super::{IndexInfo, Slot, Snapshot, TtlRegistry, no_index};
 use crate::{
     error::{Code, Error, Refusal, Result},
     index::ExpireAfter,
+    lease::{MAX_WAIT, wait_until_acknowledged},
     namespace::CollectionName,
     store::{Change, Store},
 };
@@ -18,15 +19,17 @@ impl TtlRegistry {
     ///
     /// # Guarantees
     ///
-    /// One atomic change: at no instant is the index missing. A pass that is running ends before its next batch; a batch
-    /// that is under way is still deleted by the old period. An entry of the registry whose period cannot be understood
-    /// is mended by this.
+    /// One atomic change: at no instant is the index missing. After it returns nothing is deleted by the old period any more,
+    /// in any process: whoever sweeps has confirmed it at the end of a batch, or its lease is over. An entry of the registry
+    /// whose period cannot be understood is mended by this.
     ///
     /// # Errors
     ///
+    /// [`Error::NotYetGuaranteed`] if whoever sweeps has not confirmed in time; the period is changed all the same.
+    ///
     /// Refused if the collection has no TTL index, or the period is not whole seconds from 0 to 2,147,483,647.
     pub fn modify_index(&self, collection: impl Into<String>, expire_after: Duration) -> ModifyIndex<'_> {
-        ModifyIndex { registry: self, collection: collection.into(), expire_after }
+        ModifyIndex { registry: self, collection: collection.into(), expire_after, max_wait: MAX_WAIT }
     }
 }
 
@@ -37,6 +40,7 @@ pub struct ModifyIndex<'a> {
     registry: &'a TtlRegistry,
     collection: String,
     expire_after: Duration,
+    max_wait: Duration,
 }
 
 impl<'a> IntoFuture for ModifyIndex<'a> {
@@ -45,29 +49,46 @@ impl<'a> IntoFuture for ModifyIndex<'a> {
 
     fn into_future(self) -> Self::IntoFuture {
         async move {
-            let collection = CollectionName::parse(&self.collection)?;
-            let expire_after = ExpireAfter::from_duration(self.expire_after)?;
-            let store = &*self.registry.store;
-            let id = match Snapshot::load(store).await?.find(&collection) {
-                Some(Slot::Good(entry)) => entry.id,
-                Some(Slot::Broken(broken)) => broken.id.ok_or_else(|| Error::from(broken.refusal()))?,
-                None => return Err(no_index(&collection).into()),
-            };
-            set_period(store, id, expire_after).await?;
-            match Snapshot::load(store).await?.find(&collection) {
-                Some(Slot::Good(entry)) => Ok(IndexInfo::of(entry)),
-                Some(Slot::Broken(broken)) => Err(broken.refusal().into()),
-                None => Err(no_index(&collection).into()),
-            }
+            let mut name = String::new();
+            let modified = self.modify(&mut name).await;
+            self.registry.told("modify_index", &self.collection, &name, modified)
         }
         .boxed()
     }
 }
 
-pub(super) async fn set_period(store: &dyn Store, entry: ObjectId, period: ExpireAfter) -> Result<()> {
-    let fields = doc! { "expireAfterSeconds": period.seconds(), "ruleSince": store.now().await? };
-    if store.change_registry(Change::Set { entry, fields, revision: None }).await?.is_some() {
-        return Ok(());
+impl ModifyIndex<'_> {
+    /// How long to wait for whoever sweeps to confirm; 60 s by default.
+    pub fn max_wait(mut self, time: Duration) -> Self {
+        self.max_wait = time;
+        self
     }
-    Err(Refusal::new(Code::IndexNotFound, "the TTL index was dropped while it was being modified").into())
+
+    /// Leaves the index's name in `name` as soon as it is known.
+    async fn modify(&self, name: &mut String) -> Result<IndexInfo> {
+        let collection = CollectionName::parse(&self.collection)?;
+        let expire_after = ExpireAfter::from_duration(self.expire_after)?;
+        let store = &*self.registry.store;
+        let snapshot = Snapshot::load(store).await?;
+        let slot = snapshot.find(&collection).ok_or_else(|| no_index(&collection))?;
+        slot.name().clone_into(name);
+        let id = match slot {
+            Slot::Good(entry) => entry.id,
+            Slot::Broken(broken) => broken.id.ok_or_else(|| Error::from(broken.refusal()))?,
+        };
+        let revision = set_period(store, id, expire_after).await?;
+        wait_until_acknowledged(&self.registry.store, revision, self.max_wait).await?;
+        match Snapshot::load(store).await?.find(&collection) {
+            Some(Slot::Good(entry)) => Ok(IndexInfo::of(entry)),
+            Some(Slot::Broken(broken)) => Err(broken.refusal().into()),
+            None => Err(no_index(&collection).into()),
+        }
+    }
+}
+
+pub(super) async fn set_period(store: &dyn Store, entry: ObjectId, period: ExpireAfter) -> Result<i64> {
+    let fields = doc! { "expireAfterSeconds": period.seconds(), "ruleSince": store.now().await? };
+    store.change_registry(Change::Set { entry, fields, revision: None }).await?.ok_or_else(|| {
+        Refusal::new(Code::IndexNotFound, "the TTL index was dropped while it was being modified").into()
+    })
 }

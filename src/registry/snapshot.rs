@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use mongodb::bson::{Bson, Document, oid::ObjectId};
 
+use super::Pause;
 use crate::{
     entry::{Broken, Entry},
     error::{Code, Error, Refusal, Result},
@@ -16,6 +17,7 @@ use crate::{
 pub(crate) struct Snapshot {
     pub(crate) revision: Option<i64>,
     pub(crate) slots: Vec<Slot>,
+    pub(crate) paused: Option<Pause>,
 }
 
 /// An entry, understood or not.
@@ -43,8 +45,9 @@ impl Snapshot {
             Some(Err(broken)) => Ok(Slot::Broken(broken)),
             None => Err(unreadable("entry")),
         };
+        let paused = document.get("paused").and_then(Pause::parse);
         let slots = entries.iter().map(slot).collect::<Result<_>>()?;
-        Ok(Self { revision: Some(revision), slots: without_ambiguity(slots) })
+        Ok(Self { revision: Some(revision), slots: without_ambiguity(slots), paused })
     }
 
     /// The entry of a collection, if it can be swept by.
@@ -99,6 +102,13 @@ impl Slot {
         match self {
             Slot::Good(entry) => Some(entry.id),
             Slot::Broken(broken) => broken.id,
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Slot::Good(entry) => &entry.definition.name,
+            Slot::Broken(broken) => &broken.name,
         }
     }
 

@@ -90,9 +90,9 @@ impl Fence {
             return None;
         }
         // It begins so early that it ends in time, and soon after it was sent.
-        let begin_within = ON_ITS_WAY.min(left - limit);
+        let begin_within = ON_ITS_WAY.min(left.saturating_sub(limit));
         let before = bound.server.map(|server| {
-            let earlier = i64::try_from((left - begin_within).as_millis()).unwrap_or(i64::MAX);
+            let earlier = i64::try_from(left.saturating_sub(begin_within).as_millis()).unwrap_or(i64::MAX);
             DateTime::from_millis(server.timestamp_millis().saturating_sub(earlier))
         });
         Some(Statement { limit, before, settled: now + begin_within + limit })

@@ -4,6 +4,7 @@ use std::{
     collections::{HashMap, HashSet},
     fmt,
     sync::Arc,
+    time::Duration,
 };
 
 use futures_util::{FutureExt, future::BoxFuture};
@@ -76,6 +77,10 @@ impl sealed::Sealed for HookedStore {
 }
 
 impl Store for HookedStore {
+    fn name(&self) -> String {
+        self.inner.name()
+    }
+
     fn now(&self) -> BoxFuture<'_, Result<DateTime>> {
         self.inner.now()
     }
@@ -120,6 +125,10 @@ impl Store for HookedStore {
 
     fn now_since(&self, told: DateTime, at: Instant) -> DateTime {
         self.inner.now_since(told, at)
+    }
+
+    fn settle_time(&self) -> BoxFuture<'_, Result<Duration>> {
+        self.inner.settle_time()
     }
 
     fn wake(&self) -> Option<Wake> {

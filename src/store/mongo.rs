@@ -4,6 +4,7 @@
 //! out ([`probe`]) before the first deletion.
 
 mod catalog;
+mod modify;
 mod pass;
 mod probe;
 mod records;
@@ -42,9 +43,8 @@ const UNBOUNDED: Duration = Duration::from_secs(60);
 ///
 /// # Assumptions
 ///
-/// The user may read, write and index the collections, list them, and make and drop collections named `ttl_index.…`: before
-/// the first deletion a scratch collection `ttl_index.probe.<id>` is made and dropped. Reads go to the primary, whatever the client
-/// prefers.
+/// The user has the privileges that `ttl-index role` prints; before the first deletion scratch documents are written to
+/// `ttl_index.probe` and deleted again. Reads go to the primary, whatever the client prefers.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -131,6 +131,10 @@ impl Mongo {
 }
 
 impl Store for Mongo {
+    fn name(&self) -> String {
+        self.database.name().to_owned()
+    }
+
     fn now(&self) -> BoxFuture<'_, Result<DateTime>> {
         self.server_time().boxed()
     }
@@ -176,6 +180,10 @@ impl Store for Mongo {
             counted.map(Some).map_err(Error::backend(format!("counting the documents of {collection}")))
         }
         .boxed()
+    }
+
+    fn settle_time(&self) -> BoxFuture<'_, Result<Duration>> {
+        async move { Ok(if self.extensions().await?.ends_in_time() { Duration::ZERO } else { UNBOUNDED }) }.boxed()
     }
 
     fn collections(&self) -> BoxFuture<'_, Result<HashMap<String, Collection>>> {

@@ -1,75 +1,86 @@
 //! The loop over batches: permit, find, judge, delete, account.
 
+mod account;
 mod closing;
+mod target;
 
-use std::{collections::HashMap, time::Duration};
+use std::time::Duration;
 
-use mongodb::bson::{Bson, DateTime, doc};
+use mongodb::bson::DateTime;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, warn};
+use tracing::warn;
 
 use super::{Ended, Options, Progress, SweepReport};
 use crate::{
     entry::Entry,
     error::{Code, Error, Refusal, Result},
-    expiry::{Dates, instant},
-    namespace::CollectionName,
+    expiry::instant,
+    lease::Lease,
+    meter::{Labels, Meter},
     pacing::Bucket,
-    registry::{Slot, Snapshot, TtlRegistry, walkable},
-    store::{Change, Deletion, Fence, Found, Kind, Pass, Position, Store, Target, id_bytes},
+    registry::{Pause, Slot, Snapshot},
+    store::{Collection, Fence, Found, Pass, Position, Store},
 };
 
 const READS_ALL: &str = "the supporting index cannot be walked: the pass reads the whole collection";
 
-pub(super) async fn run(
-    registry: TtlRegistry,
-    collection: CollectionName,
-    options: Options,
-    stop: CancellationToken,
-) -> Result<SweepReport> {
-    let store = &*registry.store;
-    let snapshot = Snapshot::load(store).await?;
-    let entry = snapshot.entry(&collection)?;
-    let now = store.now().await?;
-    let due = entry.rule.cutoff(now);
-    if let (Some(asked), Some(due)) = (options.cutoff, due)
-        && asked > due
-    {
-        let why = format!(
-            "the cutoff {} is too late: what is due in {collection} has a date up to {}",
-            instant(asked),
-            instant(due)
-        );
-        return Err(Refusal::new(Code::BadValue, why).into());
-    }
-    let cutoff = options.cutoff.or(due);
-    let mut sweeping = Sweeping::new(store, entry, options, cutoff, stop);
-    let ended = match sweeping.until_done(snapshot.revision).await {
-        Ok(ended) => ended,
-        Err(error) => {
-            sweeping.error = Some(error);
-            Ended::Failed
-        }
-    };
-    Ok(sweeping.report(ended).await)
+/// All that one pass stands on.
+pub(crate) struct Visit<'a> {
+    pub(crate) store: &'a dyn Store,
+    pub(crate) meter: &'a Meter,
+    pub(crate) entry: &'a Entry,
+    /// The registry's revision of which the entry is.
+    pub(crate) revision: Option<i64>,
+    pub(crate) paused: Option<Pause>,
+    /// The collection as it was seen, not long ago.
+    pub(crate) seen: Collection,
+    /// None only in tests of what happens without one.
+    pub(crate) lease: Option<&'a Lease>,
+    /// The rate, if there is one.
+    pub(crate) bucket: Option<&'a mut Bucket>,
+    pub(crate) stop: CancellationToken,
+    pub(crate) options: Options,
 }
 
-/// What became of a batch that was not deleted as a whole.
-struct Again {
-    /// Those that are there with the dates they were found with, still due.
-    still_due: Vec<Found>,
-    /// How many are there at all.
-    there: u64,
+impl Visit<'_> {
+    /// Makes the pass.
+    ///
+    /// # Errors
+    ///
+    /// Only for what keeps it from beginning; the rest is in the report.
+    pub(crate) async fn run(self) -> Result<SweepReport> {
+        let now = self.store.now().await?;
+        let due = self.entry.rule.cutoff(now);
+        if let (Some(asked), Some(due)) = (self.options.cutoff, due)
+            && asked > due
+        {
+            let why = format!(
+                "the cutoff {} is too late: what is due in {} has a date up to {}",
+                instant(asked),
+                self.entry.definition.collection,
+                instant(due)
+            );
+            return Err(Refusal::new(Code::BadValue, why).into());
+        }
+        let mut sweeping = Sweeping::new(self, (now, Instant::now()), due);
+        let ended = match sweeping.until_done().await {
+            Ok(ended) => ended,
+            Err(error) => {
+                sweeping.error = Some(error);
+                Ended::Failed
+            }
+        };
+        Ok(sweeping.report(ended).await)
+    }
 }
 
 struct Sweeping<'a> {
-    store: &'a dyn Store,
-    entry: &'a Entry,
-    options: Options,
+    visit: Visit<'a>,
+    /// What the database's clock showed, and when.
+    told: (DateTime, Instant),
     /// None if no date can be old enough.
     cutoff: Option<DateTime>,
-    stop: CancellationToken,
     started: Instant,
     progress: Progress,
     position: Position,
@@ -83,19 +94,11 @@ struct Sweeping<'a> {
 }
 
 impl<'a> Sweeping<'a> {
-    fn new(
-        store: &'a dyn Store,
-        entry: &'a Entry,
-        options: Options,
-        cutoff: Option<DateTime>,
-        stop: CancellationToken,
-    ) -> Self {
+    fn new(visit: Visit<'a>, told: (DateTime, Instant), due: Option<DateTime>) -> Self {
         Self {
-            store,
-            entry,
-            options,
-            cutoff,
-            stop,
+            cutoff: visit.options.cutoff.or(due),
+            visit,
+            told,
             started: Instant::now(),
             progress: Progress::default(),
             position: Position::default(),
@@ -107,50 +110,57 @@ impl<'a> Sweeping<'a> {
         }
     }
 
-    async fn until_done(&mut self, revision: Option<i64>) -> Result<Ended> {
+    fn labels(&self) -> Labels<'a> {
+        let definition = &self.visit.entry.definition;
+        Labels { collection: definition.collection.as_str(), index: &definition.name }
+    }
+
+    fn fence(&self) -> Fence {
+        self.visit.lease.map_or_else(Fence::unlimited, Lease::fence)
+    }
+
+    async fn until_done(&mut self) -> Result<Ended> {
+        if self.visit.paused.as_ref().is_some_and(|pause| pause.holds_at(self.now())) {
+            return Ok(Ended::Paused);
+        }
         let Some(cutoff) = self.cutoff else { return Ok(Ended::Drained) };
         let Some(target) = self.target(cutoff).await? else { return Ok(Ended::Drained) };
-        let mut pass = self.store.open_pass(target).await?;
-        let ended = self.batches(&mut *pass, cutoff, revision).await;
+        let mut pass = self.visit.store.open_pass(target).await?;
+        let ended = self.batches(&mut *pass, cutoff).await;
         self.pass = Some(pass);
         ended
     }
 
-    async fn batches(&mut self, pass: &mut dyn Pass, cutoff: DateTime, mut revision: Option<i64>) -> Result<Ended> {
-        let mut bucket = self.options.rate.map(Bucket::per_second);
+    async fn batches(&mut self, pass: &mut dyn Pass, cutoff: DateTime) -> Result<Ended> {
         loop {
             // The wait comes before the look: nothing waits between being found and being deleted.
-            if let Some(bucket) = &bucket {
-                let time_is_up = sleep(self.time_left().unwrap_or(Duration::MAX));
-                tokio::select! {
-                    biased;
-                    () = self.stop.cancelled() => {}
-                    () = time_is_up => {}
-                    () = bucket.ready() => {}
-                }
-            }
-            if self.stop.is_cancelled() {
+            self.wait_for_permit().await;
+            if self.visit.stop.is_cancelled() {
                 return Ok(Ended::Cancelled);
             }
             if self.limit_reached() {
                 return Ok(Ended::LimitReached);
             }
-            let current = self.store.revision().await?;
-            if current != revision {
-                if let Err(error) = self.check_in_force().await {
-                    return self.cancelled_by(error);
-                }
-                revision = current;
+            let _batch = match self.visit.lease {
+                Some(lease) => Some(lease.batch().await),
+                None => None,
+            };
+            if self.visit.lease.is_some_and(Lease::is_lost) {
+                return Ok(Ended::LeaseLost);
             }
+            if let Some(ended) = self.follow_registry().await? {
+                return Ok(ended);
+            }
+            let began = Instant::now();
             let (found, in_order) = match self.find(pass).await {
                 Ok(found) => found,
                 Err(error) => {
                     // An index that was dropped with its rule cannot be walked: that is no failure.
-                    if let Err(gone) = self.check_in_force().await {
-                        return self.cancelled_by(gone);
+                    if let Some(ended) = self.check_in_force().await? {
+                        return Ok(ended);
                     }
-                    if pass.without_index(&error) {
-                        warn!(collection = %self.entry.definition.collection, %error, "{READS_ALL}");
+                    if self.visit.options.read_all && pass.without_index(&error) {
+                        warn!(collection = %self.visit.entry.definition.collection, %error, "{READS_ALL}");
                         continue;
                     }
                     return Err(error);
@@ -159,12 +169,11 @@ impl<'a> Sweeping<'a> {
             if found.is_empty() {
                 return Ok(Ended::Drained);
             }
-            let (reached, left) = self.delete(pass, &found, cutoff).await?;
-            if let Some(bucket) = &mut bucket {
+            let (reached, left) = self.delete(pass, &found, cutoff, began).await?;
+            if let Some(bucket) = &mut self.visit.bucket {
                 bucket.spend(u32::try_from(found.len()).unwrap_or(u32::MAX));
             }
-            self.progress.batches += 1;
-            if let Some(observer) = &mut self.options.on_batch {
+            if let Some(observer) = &mut self.visit.options.on_batch {
                 observer(&self.progress);
             }
             self.position.advance(reached.filter(|_| in_order), left).map_err(|_stuck| {
@@ -173,193 +182,71 @@ impl<'a> Sweeping<'a> {
         }
     }
 
+    async fn wait_for_permit(&mut self) {
+        let Some(bucket) = &self.visit.bucket else { return };
+        let time_is_up = sleep(self.time_left().unwrap_or(Duration::MAX));
+        tokio::select! {
+            biased;
+            () = self.visit.stop.cancelled() => {}
+            () = time_is_up => {}
+            () = bucket.ready() => {}
+        }
+    }
+
     /// The next batch, and whether the pass may go on behind the dates in it.
     async fn find(&mut self, pass: &mut dyn Pass) -> Result<(Vec<Found>, bool)> {
         if !self.moved.is_empty() {
             return Ok((std::mem::take(&mut self.moved), false));
         }
-        Ok((pass.find(&self.position, self.options.documents_in_batch()).await?, pass.ordered()))
+        Ok((pass.find(&self.position, self.visit.options.documents_in_batch()).await?, pass.ordered()))
     }
 
     fn limit_reached(&self) -> bool {
-        self.options.max_batches.is_some_and(|most| self.progress.batches >= most)
+        self.visit.options.max_batches.is_some_and(|most| self.progress.batches >= most)
             || self.time_left().is_some_and(|left| left.is_zero())
     }
 
     /// How long new batches may still begin, if there is a limit.
     fn time_left(&self) -> Option<Duration> {
-        self.options.max_time.map(|most| most.saturating_sub(self.started.elapsed()))
+        self.visit.options.max_time.map(|most| most.saturating_sub(self.started.elapsed()))
     }
 
-    /// A rule that is no longer in force is no failure; anything else is.
-    fn cancelled_by(&mut self, error: Error) -> Result<Ended> {
-        if error.refusal().is_none() {
-            return Err(error);
-        }
-        self.error = Some(error);
-        Ok(Ended::Cancelled)
-    }
-
-    async fn check_in_force(&mut self) -> Result<()> {
-        let snapshot = Snapshot::load(self.store).await?;
-        match snapshot.find(&self.entry.definition.collection) {
-            Some(Slot::Good(now)) if now.id == self.entry.id && now.rule.same_as(&self.entry.rule) => Ok(()),
-            _ => Err(Refusal::new(
-                Code::IndexNotFound,
-                format!("the TTL index of {} was changed or dropped during the pass", self.entry.definition.collection),
-            )
-            .into()),
-        }
-    }
-
-    /// What to delete, if the collection is there and is the one the index was made for.
-    async fn target(&mut self, cutoff: DateTime) -> Result<Option<Target>> {
-        let definition = &self.entry.definition;
-        let collection = self.store.inspect(&definition.collection).await?;
-        if collection.kind == Kind::Missing {
+    /// Goes by the registry as it is now.
+    async fn follow_registry(&mut self) -> Result<Option<Ended>> {
+        let current = self.visit.store.revision().await?;
+        if current == self.visit.revision {
             return Ok(None);
         }
-        collection.kind.check(&definition.collection)?;
-        self.entry.check_identity(collection.uuid.as_ref())?;
-        if let (None, Some(uuid)) = (&self.entry.uuid, &collection.uuid) {
-            // The collection appears for the first time: from now on it is the one that is meant.
-            let fields = doc! { "collectionUUID": uuid.clone() };
-            self.store.change_registry(Change::Set { entry: self.entry.id, fields, revision: None }).await?;
+        if let Some(lease) = self.visit.lease {
+            lease.look_at_registry();
         }
-        if self.entry.rule.compares_strings() && collection.default_collation {
-            return Err(Refusal::new(
-                Code::InvalidOptions,
-                format!(
-                    "{} compares strings by a collation, and the partial filter of the TTL index {} does not",
-                    definition.collection, definition.name
-                ),
-            )
-            .into());
+        let ended = self.check_in_force().await?;
+        if ended.is_none() {
+            self.visit.revision = current;
         }
-        Ok(Some(Target {
-            entry: self.entry.id,
-            collection: definition.collection.clone(),
-            rule: self.entry.rule.clone(),
-            cutoff,
-            index: self.index_to_walk(&collection.indexes),
-            uuid: collection.uuid,
-            fence: Fence::unlimited(),
-        }))
+        Ok(ended)
     }
 
-    fn index_to_walk(&self, indexes: &[crate::store::PhysicalIndex]) -> Option<crate::store::PhysicalIndex> {
-        let definition = &self.entry.definition;
-        let noted = self.entry.supporting.as_ref()?;
-        let usable = |index: &&crate::store::PhysicalIndex| walkable(definition, index);
-        let named = indexes.iter().find(|index| index.name == noted.name).filter(usable);
-        let index = named.or_else(|| indexes.iter().find(usable)).cloned();
-        if index.is_none() {
-            warn!(
-                collection = %definition.collection, index = definition.name, supporting = noted.name,
-                "{READS_ALL}"
-            );
+    /// How the pass ends, if its rule is no longer in force or sweeping is paused. That is no failure.
+    async fn check_in_force(&mut self) -> Result<Option<Ended>> {
+        let snapshot = Snapshot::load(self.visit.store).await?;
+        let entry = self.visit.entry;
+        if snapshot.paused.as_ref().is_some_and(|pause| pause.holds_at(self.now())) {
+            return Ok(Some(Ended::Paused));
         }
-        index
+        match snapshot.find(&entry.definition.collection) {
+            Some(Slot::Good(now)) if now.id == entry.id && now.rule.same_as(&entry.rule) => Ok(None),
+            _ => {
+                let collection = &entry.definition.collection;
+                let why = format!("the TTL index of {collection} was changed or dropped during the pass");
+                self.error = Some(Refusal::new(Code::IndexNotFound, why).into());
+                Ok(Some(Ended::Cancelled))
+            }
+        }
     }
 
-    /// Deletes what the rule agrees is due, and returns the latest date of that, and what stays though it was found.
-    async fn delete(
-        &mut self,
-        pass: &mut dyn Pass,
-        found: &[Found],
-        cutoff: DateTime,
-    ) -> Result<(Option<DateTime>, Vec<Found>)> {
-        let agreed = |found: &Found| found.dates.is_some_and(|dates| dates.earliest <= cutoff);
-        let (doomed, mut stay): (Vec<Found>, Vec<Found>) = found.iter().cloned().partition(agreed);
-        self.progress.disputed += stay.len() as u64;
-        let Some(until) = doomed.iter().filter_map(|found| found.dates).map(|dates| dates.earliest).max() else {
-            return Ok((None, stay));
-        };
-        let asked = doomed.len() as u64;
-        self.progress.found += asked;
-        let stalled_before = std::mem::take(&mut self.stalled);
-        match pass.delete(&doomed, until).await? {
-            Deletion::Done(count) if count == asked => self.progress.deleted += count,
-            Deletion::Done(count) if count < asked => {
-                self.progress.deleted += count;
-                let Again { still_due, .. } = self.look_again(pass, &doomed, cutoff).await?;
-                let left = (still_due.len() as u64).min(asked - count);
-                self.progress.left += left;
-                self.progress.changed += asked - count - left;
-                stay.extend(still_due);
-            }
-            Deletion::Fenced(count) => {
-                self.progress.deleted += count;
-                self.progress.left += asked.saturating_sub(count);
-            }
-            Deletion::InPart(count, error) if count <= asked => {
-                self.progress.deleted += count;
-                let Again { still_due, there } = self.look_again(pass, &doomed, cutoff).await?;
-                let gone = asked.saturating_sub(there).max(count);
-                let left = (still_due.len() as u64).min(asked - gone);
-                self.progress.uncertain += gone - count;
-                self.progress.left += left;
-                self.progress.changed += asked - gone - left;
-                // One document that somebody holds is stepped over. A database that gets nothing done is left alone.
-                self.stalled = left == asked;
-                if self.stalled && stalled_before {
-                    return Err(error);
-                }
-                stay.extend(still_due);
-            }
-            Deletion::Done(count) | Deletion::InPart(count, _) => {
-                self.count_after_doubt(pass, &doomed).await;
-                return Err(Error::Unfit(format!(
-                    "it says that it deleted {count} documents of {asked}; no further batch is begun"
-                )));
-            }
-            Deletion::Refused(refusal) => {
-                self.progress.changed += asked;
-                return Err(refusal.into());
-            }
-            Deletion::Uncertain(error) => {
-                self.count_after_doubt(pass, &doomed).await;
-                return Err(error);
-            }
-        }
-        Ok((Some(until), stay))
-    }
-
-    /// Reads the documents of a batch again that was not deleted as a whole. Those that are due by other dates than they
-    /// were found with are kept in mind.
-    async fn look_again(&mut self, pass: &mut dyn Pass, doomed: &[Found], cutoff: DateTime) -> Result<Again> {
-        let before: HashMap<Vec<u8>, Option<Dates>> =
-            doomed.iter().map(|found| (id_bytes(&found.id), found.dates)).collect();
-        let documents = pass.read_again(doomed.iter().map(|found| found.id.clone()).collect()).await?;
-        let mut still_due = Vec::new();
-        for document in &documents {
-            let Some(id) = document.get("_id").ok().flatten().and_then(|id| Bson::try_from(id).ok()) else { continue };
-            let dates = self.entry.rule.expiring_dates(document);
-            let Some(earliest) = dates.map(|dates| dates.earliest).filter(|date| *date <= cutoff) else { continue };
-            if before.get(&id_bytes(&id)) == Some(&dates) {
-                let expired = self.entry.rule.expires_at(earliest);
-                self.oldest_left = Some(self.oldest_left.map_or(expired, |oldest| oldest.min(expired)));
-                still_due.push(Found { id, dates });
-            } else {
-                self.moved.push(Found { id, dates });
-            }
-        }
-        Ok(Again { still_due, there: documents.len() as u64 })
-    }
-
-    /// After a delete of unknown outcome: what is gone is counted as uncertain, what is there as left.
-    async fn count_after_doubt(&mut self, pass: &mut dyn Pass, doomed: &[Found]) {
-        let ids = doomed.iter().map(|found| found.id.clone()).collect();
-        match pass.read_again(ids).await {
-            Ok(there) => {
-                let there = (there.len() as u64).min(doomed.len() as u64);
-                self.progress.left += there;
-                self.progress.uncertain += doomed.len() as u64 - there;
-            }
-            Err(error) => {
-                debug!(%error, "the documents of an uncertain batch could not be read again");
-                self.progress.uncertain += doomed.len() as u64;
-            }
-        }
+    /// The database's clock now.
+    fn now(&self) -> DateTime {
+        self.visit.store.now_since(self.told.0, self.told.1)
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use mongodb::bson::DateTime;
 
-use crate::error::Error;
+use crate::{entry::Entry, error::Error};
 
 /// How a pass ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,17 +16,23 @@ pub enum Ended {
     LimitReached,
     /// It was asked to stop, or the TTL index was changed or dropped meanwhile.
     Cancelled,
+    /// Sweeping is paused; see [`pause`](crate::TtlRegistry::pause).
+    Paused,
+    /// The right to sweep this database was lost: it could not be renewed in time.
+    LeaseLost,
     /// Something went wrong.
     Failed,
 }
 
 impl Ended {
-    /// As in reports: `drained`, `limit_reached`, `cancelled` or `failed`.
+    /// As in reports: `drained`, `limit_reached`, `cancelled`, `paused`, `lease_lost` or `failed`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Ended::Drained => "drained",
             Ended::LimitReached => "limit_reached",
             Ended::Cancelled => "cancelled",
+            Ended::Paused => "paused",
+            Ended::LeaseLost => "lease_lost",
             Ended::Failed => "failed",
         }
     }
@@ -91,4 +97,28 @@ pub struct SweepReport {
     pub oldest_due: Option<DateTime>,
     /// What went wrong, or why it was cancelled.
     pub error: Option<Error>,
+    /// When the next document expires, on stores that can tell at no cost.
+    pub(crate) next_expiry: Option<DateTime>,
+}
+
+impl SweepReport {
+    /// Of a pass that was stopped before it began.
+    pub(super) fn unbegun(entry: &Entry, now: DateTime) -> Self {
+        Self {
+            collection: entry.definition.collection.to_string(),
+            index: entry.definition.name.clone(),
+            cutoff: entry.rule.cutoff(now).unwrap_or(DateTime::MIN),
+            found: 0,
+            deleted: 0,
+            changed: 0,
+            uncertain: 0,
+            left: 0,
+            disputed: 0,
+            batches: 0,
+            ended: Ended::Cancelled,
+            oldest_due: None,
+            error: None,
+            next_expiry: None,
+        }
+    }
 }

@@ -196,7 +196,7 @@ async fn sweep_on(store: MongoStore, batch: u32, stop: Arc<AtomicBool>) -> u64 {
     let ttl = TtlRegistry::open(store).await.unwrap();
     let mut deleted = 0;
     while !stop.load(Ordering::SeqCst) {
-        let report = ttl.sweep("c").batch_size(batch).await.unwrap();
+        let report = ttl.sweep("c").batch_size(batch).without_lease().await.unwrap();
         assert_eq!((report.ended, report.uncertain), (Ended::Drained, 0), "{report:?}");
         assert_eq!(report.found, report.deleted + report.changed + report.left, "{report:?}");
         deleted += report.deleted;

@@ -19,12 +19,21 @@ use std::{
 };
 
 use mongodb::bson::{Bson, DateTime, Document, doc};
-use ttl_index::{Ended, Fault, HookedStore, MongoStore, SweepReport, TtlIndex, TtlRegistry};
+use ttl_index::{Ended, Error, Fault, HookedStore, MongoStore, SweepReport, TtlIndex, TtlRegistry};
 
 use crate::support::{database, place::Place};
 
 const OLD: DateTime = DateTime::from_millis(1_000);
 const LATER: DateTime = DateTime::from_millis(4_000_000_000_000);
+
+/// Within a batch nobody can wait for its end.
+const NO_TIME: Duration = Duration::ZERO;
+
+/// Asserts of a change made within a batch that it was made, and not confirmed.
+#[track_caller]
+fn unconfirmed<T: std::fmt::Debug>(outcome: &ttl_index::Result<T>) {
+    assert!(matches!(outcome, Err(Error::NotYetGuaranteed { .. })), "{outcome:?}");
+}
 
 /// A store, and the way in which a pass finds documents in it.
 #[derive(Clone)]

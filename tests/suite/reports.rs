@@ -10,6 +10,7 @@ mod backend;
 mod catalogue;
 mod definitions;
 mod load;
+mod monitoring;
 mod play;
 mod races;
 mod steps;

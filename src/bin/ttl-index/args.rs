@@ -74,6 +74,24 @@ pub(crate) enum Command {
     Explain(Explain),
     /// Delete what is due: one pass over each collection, until it is drained or a limit is reached
     Sweep(Sweep),
+    /// Print the MongoDB role that a user needs, as the createRole command that makes it
+    Role(super::role::Args),
+    /// Sweep in the background until SIGTERM or SIGINT: visit every TTL index about once a minute, as the only one who does
+    Run(Run),
+    /// Say who sweeps this database, and how it goes
+    Status {
+        /// Again and again, until SIGINT
+        #[arg(long)]
+        watch: bool,
+    },
+    /// Pause sweeping in every process; nothing is deleted once this has returned
+    Pause {
+        /// How long: 90, 90s, 36h, 30d; until it is resumed by default
+        #[arg(long = "for", value_name = "D", value_parser = time::duration, allow_hyphen_values = true)]
+        duration: Option<Duration>,
+    },
+    /// Have sweeping go on
+    Resume,
     /// Insert documents from JSON Lines, in pages of 200
     Import {
         /// The collection
@@ -160,4 +178,29 @@ pub(crate) struct Sweep {
     /// Only documents with a date at or before this instant, such as 2013-07-01T00:00:00Z
     #[arg(long, value_name = "T", value_parser = time::instant)]
     pub(crate) cutoff: Option<DateTime>,
+    /// If somebody else is sweeping, ask for it and wait
+    #[arg(long)]
+    pub(crate) wait: bool,
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct Run {
+    /// The most documents a second, over all TTL indexes
+    #[arg(long, value_name = "N", default_value_t = 1000.0, allow_hyphen_values = true)]
+    pub(crate) max_rate: f64,
+    /// Documents in a batch; half a second's worth of the rate at most
+    #[arg(long, value_name = "N", default_value_t = 500)]
+    pub(crate) batch_size: u32,
+    /// How often each TTL index is visited: 90, 90s, 36h, 30d
+    #[arg(long, value_name = "D", default_value = "60s", value_parser = time::duration, allow_hyphen_values = true)]
+    pub(crate) interval: Duration,
+    /// Within which another process takes over after a crash: 90, 90s, 36h, 30d
+    #[arg(long, value_name = "D", default_value = "15s", value_parser = time::duration, allow_hyphen_values = true)]
+    pub(crate) lease_time: Duration,
+    /// What this process is called where it is shown who sweeps; its number and host by default
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// Serve metrics for Prometheus at http://ADDR/metrics
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) metrics_listen: Option<std::net::SocketAddr>,
 }

@@ -6,17 +6,26 @@
 //! | `time` | durations and instants, in and out |
 //! | `json` | Extended JSON, in and out |
 //! | `target` | which database a URI means, and its documents |
+//! | `role` | the privileges that a user needs |
+//! | `daemon`, `status` | `run`, and `status`, `pause`, `resume` |
+//! | `signal` | SIGINT and SIGTERM |
 //! | `indexes`, `operations`, `explain`, `sweep`, `transfer` | the commands |
+//! | `listen` | the page of metrics |
 //! | `output` | tables, lines of JSON, progress |
 //! | `failure` | what an error looks like, and which exit code it gives |
 
 mod args;
+mod daemon;
 mod explain;
 mod failure;
 mod indexes;
 mod json;
+mod listen;
 mod operations;
 mod output;
+mod role;
+mod signal;
+mod status;
 mod sweep;
 mod target;
 mod time;
@@ -35,7 +44,9 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(error) => return failure::unparsed(&error),
     };
-    log_to_stderr(args.verbose);
+    // A daemon tells what it does.
+    let daemon = matches!(args.command, Command::Run(_));
+    log_to_stderr(args.verbose + u8::from(daemon));
     // Several threads, so that reading a file never holds up the driver's own tasks.
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime");
     let outcome = runtime.and_then(|runtime| {
@@ -60,6 +71,11 @@ async fn run(args: Args) -> anyhow::Result<u8> {
         Command::Operations { id } => operations::list(id, uri, json).await,
         Command::Explain(explain) => explain::run(explain, uri, json).await,
         Command::Sweep(sweep) => sweep::run(sweep, uri, json).await,
+        Command::Role(args) => role::run(&args, uri, json),
+        Command::Run(run) => daemon::run(run, uri).await,
+        Command::Status { watch } => status::status(watch, uri, json).await,
+        Command::Pause { duration } => status::pause(duration, uri, json).await,
+        Command::Resume => status::resume(uri, json).await,
         Command::Import { collection, file } => transfer::import(&collection, &file, uri, json).await,
         Command::Export { collection, output } => transfer::export(&collection, output, uri, json).await,
     }
@@ -68,8 +84,8 @@ async fn run(args: Args) -> anyhow::Result<u8> {
 /// `RUST_LOG` decides if it is set.
 fn log_to_stderr(verbose: u8) {
     let default = match verbose {
-        // How a pass failed is said once, by the command itself.
-        0 => "warn,ttl_index::sweep::pass::closing=off",
+        // How a pass or a request failed is said once, by the command itself.
+        0 => "warn,ttl_index::registry::failing=off,ttl_index::sweep::pass::closing=off",
         1 => "ttl_index=info,warn",
         _ => "ttl_index=debug,warn",
     };

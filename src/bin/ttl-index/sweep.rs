@@ -1,14 +1,13 @@
 //! `sweep`.
 
-use anyhow::Context;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use ttl_index::{Ended, SweepReport, TtlRegistry};
+use ttl_index::{Claim, Ended, SweepReport, TtlRegistry};
 
 use super::{
     args,
     failure::{self, DONE, FAILED, LEFT_BEHIND, REFUSED},
-    json, output,
+    json, output, signal,
     target::Target,
     time,
 };
@@ -24,10 +23,15 @@ pub(crate) async fn run(args: args::Sweep, uri: Option<&str>, json: bool) -> any
         output::note("there is no TTL index in this database");
     }
     // From here on a signal ends the pass between two batches, and those to come before their first.
-    let stop = stop_on_signal()?;
+    let stop = signal::stop_on_signal()?;
     let mut worst = DONE;
+    // For all of them, so that nobody else sweeps in between.
+    let claim = tokio::select! {
+        claim = registry.claim_sweep().wait(args.wait) => claim?,
+        () = stop.cancelled() => return Ok(LEFT_BEHIND),
+    };
     for collection in &collections {
-        let code = match pass(&registry, collection, &args, stop.clone()).await {
+        let code = match pass(&registry, &claim, collection, &args, stop.clone()).await {
             Ok(report) => {
                 output::line(if json { report_json(&report).to_string() } else { in_words(&report) })?;
                 outcome(&report)
@@ -36,11 +40,13 @@ pub(crate) async fn run(args: args::Sweep, uri: Option<&str>, json: bool) -> any
         };
         worst = [FAILED, REFUSED, LEFT_BEHIND].into_iter().find(|bad| [worst, code].contains(bad)).unwrap_or(DONE);
     }
+    claim.release().await;
     Ok(worst)
 }
 
 async fn pass(
     registry: &TtlRegistry,
+    claim: &Claim,
     collection: &str,
     args: &args::Sweep,
     stop: CancellationToken,
@@ -49,6 +55,7 @@ async fn pass(
     let shown = bar.clone();
     let mut sweep = registry
         .sweep(collection)
+        .under(claim)
         .stop_when(async move { stop.cancelled().await })
         .on_batch(move |progress| shown.set_position(progress.deleted));
     if let Some(documents) = args.batch_size {
@@ -130,39 +137,4 @@ fn in_words(report: &SweepReport) -> String {
         parts.push(format!("the oldest left behind expired {}", time::show(oldest)));
     }
     parts.join("; ")
-}
-
-#[cfg(unix)]
-fn stop_on_signal() -> anyhow::Result<CancellationToken> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
-    let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
-    let stop = CancellationToken::new();
-    let stopping = stop.clone();
-    tokio::spawn(async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-        stopping.cancel();
-        output::note("stopping after the batch under way; once more stops at once");
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-        std::process::exit(i32::from(FAILED));
-    });
-    Ok(stop)
-}
-
-#[cfg(not(unix))]
-fn stop_on_signal() -> anyhow::Result<CancellationToken> {
-    let stop = CancellationToken::new();
-    let stopping = stop.clone();
-    tokio::spawn(async move {
-        if tokio::signal::ctrl_c().await.is_ok() {
-            stopping.cancel();
-        }
-    });
-    Ok(stop)
 }

@@ -4,9 +4,10 @@ use futures_util::TryStreamExt;
 use mongodb::{
     Collection, Database,
     bson::{Document, doc},
-    options::{CollectionOptions, ReturnDocument, WriteConcern},
+    options::{CollectionOptions, WriteConcern},
 };
 
+use super::modify::find_and_modify;
 use crate::{
     error::{Error, Result},
     store::{Guard, Records},
@@ -42,11 +43,9 @@ pub(super) async fn set(
         Guard::Has(guard) => {
             let mut filter = doc! { "_id": id };
             filter.extend(guard);
-            records
-                .find_one_and_update(filter, doc! { "$set": fields })
-                .return_document(ReturnDocument::After)
+            find_and_modify(database, kind.collection(), filter, doc! { "$set": fields }, None)
                 .await
-                .map_err(failed("changing a record of", kind))
+                .map_err(|trouble| failed("changing a record of", kind)(trouble.into_error()))
         }
         Guard::Missing => {
             let mut record = doc! { "_id": id };

@@ -3,10 +3,10 @@
 use mongodb::{
     Database,
     bson::{Bson, Document, Uuid, doc, oid::ObjectId},
-    error::{ErrorKind, WriteFailure},
-    options::{ReturnDocument, WriteConcern},
+    options::WriteConcern,
 };
 
+use super::modify::{Trouble, find_and_modify};
 use crate::{
     error::{Error, Result, server_code},
     store::{Change, MAX_INDEXES},
@@ -49,21 +49,18 @@ fn read_revision(registry: &Document) -> Result<i64> {
 pub(super) async fn change(database: &Database, change: Change) -> Result<Option<i64>> {
     let (guard, update) = guarded(&change);
     loop {
-        let updated = collection(database)
-            .find_one_and_update(guard.clone(), update.clone())
-            .projection(doc! { "revision": 1 })
-            .return_document(ReturnDocument::After)
-            .await;
+        let fields = Some(doc! { "revision": 1 });
+        let updated = find_and_modify(database, COLLECTION, guard.clone(), update.clone(), fields).await;
         match updated {
             Ok(Some(registry)) => return read_revision(&registry).map(Some),
             Ok(None) if makes_registry(&change) && load(database).await?.is_none() => make(database).await?,
             Ok(None) => return Ok(None),
             // The reply may be what was lost, not the change: its identity tells. Whatever the revision is now, the
             // change is in it.
-            Err(error) if reply_was_lost(&error) && is_made(database, &change).await? => {
+            Err(Trouble::Failed(error)) if server_code(&error).is_none() && is_made(database, &change).await? => {
                 return revision(database).await;
             }
-            Err(error) => return Err(failed("changing", database)(error)),
+            Err(trouble) => return Err(failed("changing", database)(trouble.into_error())),
         }
     }
 }
@@ -71,12 +68,6 @@ pub(super) async fn change(database: &Database, change: Change) -> Result<Option
 /// Whether there is something to change where there is no registry yet.
 fn makes_registry(change: &Change) -> bool {
     matches!(change, Change::Add(_) | Change::Pause(Some(_)))
-}
-
-/// Not if the reply came and says that the change may not last: a change without a majority behind it can be rolled back.
-fn reply_was_lost(error: &mongodb::error::Error) -> bool {
-    let may_not_last = matches!(error.kind.as_ref(), ErrorKind::Write(WriteFailure::WriteConcernError(_)));
-    server_code(error).is_none() && !may_not_last
 }
 
 /// The filter under which the change may be made, and the update that makes it.

@@ -1,10 +1,12 @@
 //! What is said at the end of a pass.
 
+use std::time::Duration;
+
 use mongodb::bson::DateTime;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::{Ended, Progress, SweepReport, Sweeping};
-use crate::{error::Result, store::Position};
+use crate::{clock::between, error::Result, store::Position};
 
 /// Looks for the oldest document still due among so many.
 const PEEK: u32 = 100;
@@ -22,7 +24,7 @@ impl Sweeping<'_> {
         }
         let dates = seen.iter().filter_map(|found| found.dates).map(|dates| dates.earliest);
         let oldest = dates.filter(|date| *date <= cutoff).min();
-        Ok((more, oldest.map(|date| self.entry.rule.expires_at(date))))
+        Ok((more, oldest.map(|date| self.visit.entry.rule.expires_at(date))))
     }
 
     pub(super) async fn report(mut self, mut ended: Ended) -> SweepReport {
@@ -44,14 +46,31 @@ impl Sweeping<'_> {
                 }
             }
         }
+        let mut next_expiry = None;
+        if ended == Ended::Drained && in_force {
+            next_expiry = self.next_expiry().await;
+        }
         let Progress { found, deleted, changed, uncertain, left, disputed, batches } = self.progress;
-        let definition = &self.entry.definition;
+        let definition = &self.visit.entry.definition;
         let (collection, index) = (definition.collection.to_string(), definition.name.clone());
         match &self.error {
             Some(error) if ended == Ended::Failed => {
                 warn!(collection, index, found, deleted, changed, uncertain, left, %error, "pass failed");
             }
+            _ if found == 0 && ended == Ended::Drained => {
+                debug!(collection, index, disputed, %ended, "nothing was due");
+            }
             _ => info!(collection, index, found, deleted, changed, left, disputed, batches, %ended, "pass ended"),
+        }
+        self.visit.meter.pass(&self.labels(), ended.as_str());
+        if let Some(error) = &self.error
+            && ended == Ended::Failed
+        {
+            self.visit.meter.error(&self.labels(), error.kind(), error.code());
+        }
+        // Under a rule or a lease that is gone it says nothing.
+        if matches!(ended, Ended::Drained | Ended::LimitReached | Ended::Failed) {
+            self.visit.meter.oldest_due(&self.labels(), oldest_due.map(|due| self.age_of(due)));
         }
         SweepReport {
             collection,
@@ -67,6 +86,19 @@ impl Sweeping<'_> {
             ended,
             oldest_due,
             error: self.error,
+            next_expiry,
         }
+    }
+
+    /// How long a document that expired then has been due: not before its rule was in force.
+    fn age_of(&self, expired: DateTime) -> Duration {
+        between(expired.max(self.visit.entry.rule_since), self.now())
+    }
+
+    /// When the next document expires, on stores that can tell. Only a reason to look sooner: not to know is no failure.
+    async fn next_expiry(&mut self) -> Option<DateTime> {
+        let pass = self.pass.as_mut()?;
+        let date = pass.next_date().await.ok().flatten()?;
+        Some(self.visit.entry.rule.expires_at(date))
     }
 }

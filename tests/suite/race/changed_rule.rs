@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use mongodb::bson::{Document, doc, oid::ObjectId};
 use ttl_index::{Code, Ended, SweepReport, TtlRegistry};
 
-use super::{OLD, Setting, assert_adds_up};
+use super::{NO_TIME, OLD, Setting, assert_adds_up, unconfirmed};
 use crate::support::place::Place;
 
 fn due(count: i32) -> Vec<Document> {
@@ -29,7 +29,9 @@ async fn assert_stopped_after_one_batch(setting: &Setting, report: &SweepReport)
 async fn a_pass_ends_cancelled_when_its_ttl_index_is_dropped() {
     for setting in Setting::all().await {
         let ttl = setting
-            .disturbed(async |place: Arc<Place>| place.registry().await.drop_index("c", "t_1").await.unwrap())
+            .disturbed(async |place: Arc<Place>| {
+                unconfirmed(&place.registry().await.drop_index("c", "t_1").max_wait(NO_TIME).await);
+            })
             .await;
         ttl.create_index("c", setting.on("t")).await.unwrap();
         setting.place.insert("c", due(100)).await;
@@ -44,7 +46,7 @@ async fn a_pass_ends_cancelled_when_its_period_becomes_longer() {
         let ttl = setting
             .disturbed(async |place: Arc<Place>| {
                 let century = Duration::from_secs(2_000_000_000);
-                place.registry().await.modify_index("c", century).await.unwrap();
+                unconfirmed(&place.registry().await.modify_index("c", century).max_wait(NO_TIME).await);
             })
             .await;
         ttl.create_index("c", setting.on("t")).await.unwrap();
@@ -65,7 +67,7 @@ async fn a_pass_ends_cancelled_when_its_ttl_index_is_dropped_and_another_is_made
                 let other = other.clone();
                 async move {
                     let ttl = place.registry().await;
-                    ttl.drop_index("c", "t_1").await.unwrap();
+                    unconfirmed(&ttl.drop_index("c", "t_1").max_wait(NO_TIME).await);
                     ttl.create_index("c", other).await.unwrap();
                 }
             })

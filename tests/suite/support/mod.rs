@@ -6,9 +6,12 @@
 pub(crate) mod fetch;
 pub(crate) mod json;
 pub(crate) mod mongod;
+#[cfg(feature = "cli")]
+pub(crate) mod page;
 pub(crate) mod place;
 #[cfg(feature = "cli")]
 pub(crate) mod program;
+pub(crate) mod proxy;
 mod uri;
 pub(crate) mod wait;
 

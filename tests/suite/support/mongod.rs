@@ -1,5 +1,6 @@
 //! Running a real `mongod`, and never leaving one behind.
 
+use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -7,12 +8,13 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use mongodb::Client;
 use mongodb::bson::doc;
 use mongodb::options::ClientOptions;
+use mongodb::{Client, Database};
 
 use super::TestDatabase;
 use super::fetch;
+use super::wait;
 
 /// How long a server may take to listen, and again to become primary.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -27,6 +29,9 @@ const PORT_TAKEN: &str = "48";
 /// process ends, in whatever way it ends.
 pub(crate) struct Mongod {
     port: u16,
+    directory: PathBuf,
+    /// How often it has been started.
+    runs: u32,
     /// The shell that runs `supervise.sh`. Its standard input, held in here, is
     /// what keeps the server alive.
     supervisor: Child,
@@ -72,6 +77,76 @@ impl Mongod {
         format!("mongodb://127.0.0.1:{}/?directConnection=true", self.port)
     }
 
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Ends the server in this way and waits until it is gone. Its data and its port are kept for
+    /// [`Mongod::start_again`].
+    pub(crate) async fn stop(&mut self, how: Stop) {
+        self.signal(match how {
+            Stop::Cleanly => "TERM",
+            Stop::Kill => "KILL",
+        })
+        .await;
+        wait::until("mongod to end", PATIENCE, async || self.exit_code().is_some()).await;
+    }
+
+    /// Starts a server that was stopped, with its data and on its port, and waits until it is a writable primary.
+    pub(crate) async fn start_again(&mut self) {
+        let mut listening = false;
+        while !listening {
+            assert!(self.exit_code().is_some(), "it has not been stopped");
+            self.runs += 1;
+            self.order("start");
+            wait::until("mongod to listen", PATIENCE, async || {
+                listening = self.is_listening();
+                listening || self.exit_code().is_some()
+            })
+            .await;
+            // A connection of somebody else may have the port for a while.
+            let code = self.exit_code();
+            assert!(listening || code.as_deref() == Some(PORT_TAKEN), "mongod ended with exit code {code:?}");
+        }
+        self.become_primary().await.unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// Stops the process where it stands: its connections stay open, and nothing is answered.
+    pub(crate) async fn freeze(&self) {
+        self.signal("STOP").await;
+    }
+
+    /// Lets a frozen server go on.
+    pub(crate) async fn thaw(&self) {
+        self.signal("CONT").await;
+    }
+
+    /// Has a signal sent to the server. One at a time: tests that share a server do not freeze it.
+    async fn signal(&self, name: &str) {
+        let sent = self.directory.join("sent");
+        // There is none before the first.
+        let _ = std::fs::remove_file(&sent);
+        self.order(name);
+        wait::until("the signal to be sent", PATIENCE, async || sent.exists()).await;
+    }
+
+    /// Writes a line to the supervisor.
+    fn order(&self, order: &str) {
+        let mut supervisor = self.supervisor.stdin.as_ref().expect("taken only by drop");
+        writeln!(supervisor, "{order}").expect("the supervisor reads to the end");
+    }
+
+    /// How the last run ended, if it has.
+    fn exit_code(&self) -> Option<String> {
+        let code = std::fs::read_to_string(self.directory.join(format!("exit.{}", self.runs))).ok()?;
+        // The file is made before it is filled.
+        code.ends_with('\n').then(|| code.trim().to_owned())
+    }
+
+    fn is_listening(&self) -> bool {
+        TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok()
+    }
+
     /// A new database of this server, whatever backend is under test.
     pub(crate) async fn database(&self) -> TestDatabase {
         self.database_with(|_| {}).await
@@ -107,22 +182,18 @@ impl Mongod {
         let supervisor = supervise(binary, directory.path(), port, arguments)
             .map_err(|error| format!("starting a shell for mongod: {error}"))?;
         // From here on the supervisor removes it.
-        let directory = directory.keep();
-        let server = Mongod { port, supervisor };
+        let server = Mongod { port, directory: directory.keep(), runs: 1, supervisor };
 
         let began = Instant::now();
         loop {
-            if directory.join("exit").exists() {
-                let log = std::fs::read_to_string(directory.join("log")).unwrap_or_default();
-                // The file is made before it is filled.
-                std::thread::sleep(PAUSE);
-                let code = std::fs::read_to_string(directory.join("exit")).unwrap_or_default();
-                if code.trim() == PORT_TAKEN {
+            if let Some(code) = server.exit_code() {
+                if code == PORT_TAKEN {
                     return Ok(None);
                 }
-                return Err(why_not_started(binary, code.trim(), &log));
+                let log = std::fs::read_to_string(server.directory.join("log")).unwrap_or_default();
+                return Err(why_not_started(binary, &code, &log));
             }
-            if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            if server.is_listening() {
                 return Ok(Some(server));
             }
             if began.elapsed() > PATIENCE {
@@ -139,19 +210,27 @@ impl Mongod {
             .enable_all()
             .build()
             .map_err(|error| format!("starting a runtime: {error}"))?
-            .block_on(self.become_primary())
+            .block_on(async {
+                let host = format!("127.0.0.1:{}", self.port);
+                let members = vec![doc! { "_id": 0, "host": host }];
+                let initiate = doc! { "replSetInitiate": { "_id": "ttl", "members": members } };
+                let failed = |error| format!("initiating the replica set: {error}");
+                self.admin().await?.run_command(initiate).await.map_err(failed)?;
+                self.become_primary().await
+            })
+    }
+
+    async fn admin(&self) -> Result<Database, String> {
+        let client = Client::with_uri_str(self.uri()).await;
+        Ok(client.map_err(|error| format!("making a client of mongod: {error}"))?.database("admin"))
     }
 
     async fn become_primary(&self) -> Result<(), String> {
-        let failed = |error: mongodb::error::Error| format!("initiating the replica set: {error}");
-        let admin = Client::with_uri_str(self.uri()).await.map_err(failed)?.database("admin");
-        let host = format!("127.0.0.1:{}", self.port);
-        let members = vec![doc! { "_id": 0, "host": host }];
-        admin.run_command(doc! { "replSetInitiate": { "_id": "ttl", "members": members } }).await.map_err(failed)?;
-
+        let admin = self.admin().await?;
         let began = Instant::now();
         loop {
-            let hello = admin.run_command(doc! { "hello": 1 }).await.map_err(failed)?;
+            let hello = admin.run_command(doc! { "hello": 1 }).await;
+            let hello = hello.map_err(|error| format!("waiting for a primary: {error}"))?;
             if hello.get_bool("isWritablePrimary").unwrap_or(false) {
                 return Ok(());
             }
@@ -161,6 +240,15 @@ impl Mongod {
             tokio::time::sleep(PAUSE).await;
         }
     }
+}
+
+/// How a server is ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Stop {
+    /// By SIGTERM: it shuts down in order.
+    Cleanly,
+    /// By SIGKILL, as by a power cut.
+    Kill,
 }
 
 impl Drop for Mongod {

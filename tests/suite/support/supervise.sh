@@ -4,7 +4,9 @@
 #
 # The test process holds the other end of standard input. The kernel closes it
 # however that process ends, SIGKILL included, which no destructor and no
-# signal handler of the test process could promise.
+# signal handler of the test process could promise. Until then a line of it is
+# the name of a signal for the command, after which there is a file `sent`; or
+# `start`, which runs the command again once it has ended.
 directory=$1
 shift
 
@@ -13,19 +15,28 @@ shift
 trap '' HUP INT TERM
 
 exec 3<&0
-"$@" >"$directory/log" 2>&1 </dev/null 3<&- &
-pid=$!
+run=0
+again=true
+while $again; do
+    run=$((run + 1))
+    "$@" >>"$directory/log" 2>&1 </dev/null 3<&- &
+    pid=$!
 
-# The file `exit` says that the process has been reaped: from then on its
-# number may belong to somebody else.
-(
-    cat <&3 >/dev/null
-    [ -e "$directory/exit" ] || kill -KILL "$pid"
-) 2>/dev/null &
-watcher=$!
-exec 3<&-
+    # The file `exit.1`, of the first run, says that the process has been
+    # reaped: from then on its number may belong to somebody else.
+    (
+        while read -r order; do
+            [ "$order" != start ] || exit 0
+            [ -e "$directory/exit.$run" ] || kill -"$order" "$pid"
+            echo "$order" >"$directory/sent"
+        done <&3
+        [ -e "$directory/exit.$run" ] || kill -KILL "$pid"
+        exit 1
+    ) 2>/dev/null &
+    watcher=$!
 
-wait "$pid"
-echo "$?" >"$directory/exit"
-wait "$watcher"
+    wait "$pid"
+    echo "$?" >"$directory/exit.$run"
+    wait "$watcher" || again=false
+done
 rm -rf "$directory"

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mongodb::bson::{Bson, DateTime, Document, doc};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 use tracing::debug;
 
 use super::{
@@ -107,8 +107,7 @@ impl MongoPass {
 
     /// From when on a statement has no effect any more, if no reply says what it has done.
     fn settled(&self, fence: &Statement) -> Instant {
-        let bounded = self.extensions.now && self.extensions.max_time;
-        if bounded { fence.settled } else { Instant::now() + UNBOUNDED }
+        if self.extensions.ends_in_time() { fence.settled } else { Instant::now() + UNBOUNDED }
     }
 
     async fn delete_piece(&mut self, piece: &[Found], until: DateTime, fence: &Statement) -> Reply {
@@ -144,7 +143,14 @@ impl MongoPass {
                 Reply::GaveUp(0, failed(error))
             }
             // Even an error the server answered with may follow on some deletions.
-            Err(error) => Reply::Unclear(failed(error)),
+            Err(error) => {
+                if server_code(&error).is_none() {
+                    // Without an answer it may be at it until its time is over: what goes then must not be taken for left.
+                    let bounded = self.extensions.ends_in_time();
+                    sleep_until(if bounded { fence.settled } else { Instant::now() + fence.limit }).await;
+                }
+                Reply::Unclear(failed(error))
+            }
         }
     }
 }

@@ -1,0 +1,150 @@
+//! `status`, `pause` and `resume`.
+
+use std::{
+    io::{IsTerminal, stdout},
+    time::Duration,
+};
+
+use comfy_table::{Table, presets};
+use serde_json::{Value, json};
+use ttl_index::{IndexStatus, Pause, SweeperStatus, TtlRegistry};
+
+use super::{failure::DONE, json, output, signal, target::Target, time};
+
+/// How often `status --watch` looks.
+const WATCH_EVERY: Duration = Duration::from_secs(2);
+
+pub(crate) async fn status(watch: bool, uri: Option<&str>, json: bool) -> anyhow::Result<u8> {
+    let registry = Target::open(uri).await?.registry().await?;
+    if !watch {
+        show(&registry, json).await?;
+        return Ok(DONE);
+    }
+    let stop = signal::stop_on_signal()?;
+    while !stop.is_cancelled() {
+        if !json && stdout().is_terminal() {
+            // Clears the screen.
+            output::line("\x1b[2J\x1b[H")?;
+        }
+        show(&registry, json).await?;
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = tokio::time::sleep(WATCH_EVERY) => {}
+        }
+    }
+    Ok(DONE)
+}
+
+async fn show(registry: &TtlRegistry, json: bool) -> anyhow::Result<()> {
+    let status = registry.status().await?;
+    if json {
+        return output::line(status_json(&status));
+    }
+    output::line(in_words(&status))?;
+    if status.indexes.is_empty() {
+        return Ok(());
+    }
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["COLLECTION", "INDEX", "STATE", "LAST VISIT", "ENDED", "DELETED", "OLDEST DUE", "TROUBLE"]);
+    table.add_rows(status.indexes.iter().map(row));
+    output::line(table.trim_fmt())
+}
+
+fn in_words(status: &SweeperStatus) -> String {
+    let mut parts = vec![status.activity.as_str().to_owned()];
+    if let Some(Pause { since, until, by, .. }) = &status.paused {
+        let until = until.map_or_else(|| "it is resumed".to_owned(), time::show);
+        parts.push(format!("since {} until {until}, by {by}", time::show(*since)));
+    }
+    if let Some(holder) = &status.holder {
+        let since = status.since.map(time::show).unwrap_or_default();
+        parts.push(format!("{holder} has the lease since {since}, term {}", status.term.unwrap_or_default()));
+    }
+    if let Some(rate) = status.max_rate {
+        parts.push(format!("at most {rate} documents a second"));
+    }
+    if let Some(at) = status.told_at {
+        parts.push(format!("visits as of {}", time::show(at)));
+    }
+    parts.join("; ")
+}
+
+fn row(index: &IndexStatus) -> [String; 8] {
+    let visits = index.visits.clone().unwrap_or_default();
+    let trouble =
+        [index.problem.clone(), visits.error.map(|error| format!("failed {} times: {error}", visits.failures))];
+    [
+        index.collection.clone(),
+        index.index.clone(),
+        index.state.as_str().to_owned(),
+        visits.last.map(time::show).unwrap_or_default(),
+        visits.ended,
+        visits.deleted.to_string(),
+        visits.oldest_due.map(time::show).unwrap_or_default(),
+        trouble.into_iter().flatten().collect::<Vec<_>>().join("; "),
+    ]
+}
+
+fn status_json(status: &SweeperStatus) -> Value {
+    json!({
+        "activity": status.activity.as_str(),
+        "holder": status.holder,
+        "term": status.term,
+        "since": json::date(status.since),
+        "paused": status.paused.as_ref().map(pause_json),
+        "max_rate": status.max_rate,
+        "told_at": json::date(status.told_at),
+        "indexes": status.indexes.iter().map(index_json).collect::<Vec<_>>(),
+    })
+}
+
+fn pause_json(pause: &Pause) -> Value {
+    json!({ "since": json::date(Some(pause.since)), "until": json::date(pause.until), "by": pause.by })
+}
+
+fn index_json(index: &IndexStatus) -> Value {
+    let mut report = json!({
+        "collection": index.collection,
+        "index": index.index,
+        "state": index.state.as_str(),
+        "problem": index.problem,
+    });
+    if let Some(visits) = &index.visits {
+        report["visits"] = json!({
+            "last": json::date(visits.last),
+            "ended": visits.ended,
+            "deleted": visits.deleted,
+            "oldest_due": json::date(visits.oldest_due),
+            "failures": visits.failures,
+            "error": visits.error,
+        });
+    }
+    report
+}
+
+pub(crate) async fn pause(duration: Option<Duration>, uri: Option<&str>, json: bool) -> anyhow::Result<u8> {
+    let registry = Target::open_or_make(uri).await?.registry().await?;
+    let mut pausing = registry.pause();
+    if let Some(duration) = duration {
+        pausing = pausing.for_duration(duration);
+    }
+    let pause = pausing.await?;
+    if json {
+        output::line(json!({ "paused": pause_json(&pause) }))?;
+    } else {
+        let until = pause.until.map_or_else(|| "it is resumed".to_owned(), time::show);
+        output::line(format_args!("sweeping is paused until {until}"))?;
+    }
+    Ok(DONE)
+}
+
+pub(crate) async fn resume(uri: Option<&str>, json: bool) -> anyhow::Result<u8> {
+    let resumed = Target::open(uri).await?.registry().await?.resume().await?;
+    if json {
+        output::line(json!({ "resumed": resumed }))?;
+    } else {
+        output::line(if resumed { "sweeping goes on" } else { "sweeping was not paused" })?;
+    }
+    Ok(DONE)
+}

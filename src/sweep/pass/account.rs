@@ -1,0 +1,184 @@
+//! One batch: judge, delete, and account for every document of it.
+
+use std::collections::{HashMap, HashSet};
+
+use mongodb::bson::{Bson, DateTime};
+use tokio::time::Instant;
+use tracing::debug;
+
+use super::{super::Progress, Sweeping};
+use crate::{
+    clock::between,
+    error::{Error, Result},
+    expiry::Dates,
+    meter::Batch,
+    store::{Deletion, Found, Pass, id_bytes},
+};
+
+/// What became of a batch that was not deleted as a whole.
+struct Again {
+    /// Those that are there with the dates they were found with, still due.
+    still_due: Vec<Found>,
+    /// Those that are there at all.
+    there: HashSet<Vec<u8>>,
+}
+
+impl Again {
+    fn count(&self) -> u64 {
+        self.there.len() as u64
+    }
+}
+
+impl Sweeping<'_> {
+    /// Deletes what the rule agrees is due, and returns the latest date of that, and what stays though it was found.
+    pub(super) async fn delete(
+        &mut self,
+        pass: &mut dyn Pass,
+        found: &[Found],
+        cutoff: DateTime,
+        began: Instant,
+    ) -> Result<(Option<DateTime>, Vec<Found>)> {
+        let before = self.progress;
+        let outcome = self.delete_agreed(pass, found, cutoff).await;
+        self.progress.batches += 1;
+        let Progress { deleted, changed, uncertain, left, disputed, .. } = self.progress;
+        self.visit.meter.batch(
+            &self.labels(),
+            &Batch {
+                deleted: deleted - before.deleted,
+                changed: changed - before.changed,
+                uncertain: uncertain - before.uncertain,
+                left: left - before.left,
+                disputed: disputed - before.disputed,
+                duration: began.elapsed(),
+            },
+        );
+        outcome
+    }
+
+    async fn delete_agreed(
+        &mut self,
+        pass: &mut dyn Pass,
+        found: &[Found],
+        cutoff: DateTime,
+    ) -> Result<(Option<DateTime>, Vec<Found>)> {
+        let agreed = |found: &Found| found.dates.is_some_and(|dates| dates.earliest <= cutoff);
+        let (doomed, mut stay): (Vec<Found>, Vec<Found>) = found.iter().cloned().partition(agreed);
+        self.progress.disputed += stay.len() as u64;
+        let Some(until) = doomed.iter().filter_map(|found| found.dates).map(|dates| dates.earliest).max() else {
+            return Ok((None, stay));
+        };
+        let asked = doomed.len() as u64;
+        self.progress.found += asked;
+        let stalled_before = std::mem::take(&mut self.stalled);
+        match pass.delete(&doomed, until).await? {
+            Deletion::Done(count) if count == asked => {
+                self.progress.deleted += count;
+                self.tell_delays(doomed.iter());
+            }
+            Deletion::Done(count) | Deletion::Fenced(count) if count <= asked => {
+                self.progress.deleted += count;
+                let again = self.look_again(pass, &doomed, cutoff).await?;
+                self.tell_delays(gone(&doomed, &again, count));
+                let left = (again.still_due.len() as u64).min(asked - count);
+                self.progress.left += left;
+                self.progress.changed += asked - count - left;
+                stay.extend(again.still_due);
+            }
+            Deletion::InPart(count, error) if count <= asked => {
+                self.progress.deleted += count;
+                let again = self.look_again(pass, &doomed, cutoff).await?;
+                self.tell_delays(gone(&doomed, &again, count));
+                let gone = asked.saturating_sub(again.count()).max(count);
+                let left = (again.still_due.len() as u64).min(asked - gone);
+                self.progress.uncertain += gone - count;
+                self.progress.left += left;
+                self.progress.changed += asked - gone - left;
+                // One document that somebody holds is stepped over. A database that gets nothing done is left alone.
+                self.stalled = left == asked;
+                if self.stalled && stalled_before {
+                    return Err(error);
+                }
+                stay.extend(again.still_due);
+            }
+            Deletion::Done(count) | Deletion::Fenced(count) | Deletion::InPart(count, _) => {
+                self.count_after_doubt(pass, &doomed).await;
+                return Err(Error::Unfit(format!(
+                    "it says that it deleted {count} documents of {asked}; no further batch is begun"
+                )));
+            }
+            Deletion::Refused(refusal) => {
+                self.progress.changed += asked;
+                return Err(refusal.into());
+            }
+            Deletion::Uncertain(error) => {
+                self.count_after_doubt(pass, &doomed).await;
+                return Err(error);
+            }
+        }
+        Ok((Some(until), stay))
+    }
+
+    /// How long after their expiry these were deleted, just now.
+    fn tell_delays<'f>(&self, deleted: impl Iterator<Item = &'f Found>) {
+        let now = self.now();
+        let delay = |found: &Found| {
+            let expired = self.visit.entry.rule.expires_at(found.dates?.earliest);
+            Some(between(expired, now))
+        };
+        self.visit.meter.delays(&self.labels(), deleted.filter_map(delay));
+    }
+
+    /// Reads the documents of a batch again that was not deleted as a whole. Those that are due by other dates than they
+    /// were found with are kept in mind.
+    async fn look_again(&mut self, pass: &mut dyn Pass, doomed: &[Found], cutoff: DateTime) -> Result<Again> {
+        let before: HashMap<Vec<u8>, Option<Dates>> =
+            doomed.iter().map(|found| (id_bytes(&found.id), found.dates)).collect();
+        let documents = pass.read_again(doomed.iter().map(|found| found.id.clone()).collect()).await?;
+        let (mut still_due, mut there) = (Vec::new(), HashSet::new());
+        for document in &documents {
+            let Some(id) = document.get("_id").ok().flatten().and_then(|id| Bson::try_from(id).ok()) else { continue };
+            let key = id_bytes(&id);
+            there.insert(key.clone());
+            let rule = &self.visit.entry.rule;
+            let dates = rule.expiring_dates(document);
+            let Some(earliest) = dates.map(|dates| dates.earliest).filter(|date| *date <= cutoff) else { continue };
+            if before.get(&key) == Some(&dates) {
+                let expired = rule.expires_at(earliest);
+                self.oldest_left = Some(self.oldest_left.map_or(expired, |oldest| oldest.min(expired)));
+                still_due.push(Found { id, dates });
+            } else {
+                self.moved.push(Found { id, dates });
+            }
+        }
+        Ok(Again { still_due, there })
+    }
+
+    /// After a delete of unknown outcome: what is gone is counted as uncertain, what is there as left.
+    async fn count_after_doubt(&mut self, pass: &mut dyn Pass, doomed: &[Found]) {
+        let ids = doomed.iter().map(|found| found.id.clone()).collect();
+        match pass.read_again(ids).await {
+            Ok(there) => {
+                let there = (there.len() as u64).min(doomed.len() as u64);
+                self.progress.left += there;
+                self.progress.uncertain += doomed.len() as u64 - there;
+            }
+            Err(error) => {
+                debug!(%error, "the documents of an uncertain batch could not be read again");
+                self.progress.uncertain += doomed.len() as u64;
+            }
+        }
+    }
+}
+
+/// As many of those that are not there any more as were deleted. If there are others, somebody else deleted them in the same
+/// moment, and which is not known.
+fn gone<'f>(doomed: &'f [Found], again: &Again, deleted: u64) -> impl Iterator<Item = &'f Found> {
+    let deleted = usize::try_from(deleted).unwrap_or(usize::MAX);
+    doomed
+        .iter()
+        .filter(|found| !again.there.contains(&id_bytes(&found.id)))
+        .take(deleted)
+        .collect::<Vec<_>>()
+        .into_iter()
+}

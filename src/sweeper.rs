@@ -1,0 +1,239 @@
+//! The background half: visits every TTL index of a database in turn, as the only one who does.
+//!
+//! | file | concern |
+//! |---|---|
+//! | `sweeper.rs` | the options, starting and stopping |
+//! | [`tenure`] | standing by for the lease, and what is done with it |
+//! | [`visit`] | one visit to one index |
+//! | [`schedule`] | which index is visited when: pure |
+//! | [`catalog`], [`drift`] | what the collections are, and what has become of them |
+//! | [`telling`], [`status`] | what is told of it all |
+
+mod catalog;
+mod drift;
+mod schedule;
+mod status;
+mod telling;
+mod tenure;
+mod visit;
+
+pub use status::{Activity, IndexStatus, SweeperStatus, Visits};
+
+use std::{fmt, future::pending, time::Duration};
+
+use tokio::{sync::watch, task::JoinHandle};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::{
+    error::{Code, Error, Refusal, Result},
+    lease::{LEASE_TIME, default_name},
+    registry::{Pause, TtlRegistry},
+};
+
+/// The shortest lease worth having: it is renewed five times in it.
+const SHORTEST_LEASE: Duration = Duration::from_secs(1);
+
+/// The background sweeper of a database.
+///
+/// # Expected flow
+///
+/// Run one in every copy of an application, or as `ttl-index run`. One of them holds the lease and visits each TTL index
+/// about once a minute; the others stand by and take over when it is gone.
+///
+/// # Guarantees
+///
+/// - Nothing runs before [`run`](Self::run) or [`start`](Self::start). No signal handler and no logger is installed.
+/// - One sweeps at a time, however many there are; after a crash another takes over within the lease time.
+/// - At most [`max_rate`](Self::max_rate) documents a second, over all TTL indexes together.
+/// - An index that fails is told of, retried with back-off, and never holds up the others. An index with much due takes
+///   turns with the others.
+/// - The database may be away for any time.
+///
+/// # Errors
+///
+/// Refused if an option is out of range. [`Error::Unfit`] if the backend compares or deletes in another way than MongoDB.
+/// Everything else is told in [`status`](SweeperHandle::status), counted, logged and survived.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), ttl_index::Error> {
+/// # use ttl_index::{EmbeddedStore, Sweeper, TtlRegistry};
+/// let ttl = TtlRegistry::open(EmbeddedStore::in_memory()?).await?;
+/// let sweeper = Sweeper::new(ttl).max_rate(500.0).start()?;
+/// // … serve …
+/// sweeper.shutdown().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a sweeper does nothing until it is run or started"]
+pub struct Sweeper {
+    registry: TtlRegistry,
+    options: Options,
+}
+
+#[derive(Clone, Debug)]
+struct Options {
+    max_rate: f64,
+    batch_size: u32,
+    interval: Duration,
+    lease_time: Duration,
+    name: String,
+}
+
+impl Sweeper {
+    /// A sweeper for the TTL indexes of this registry.
+    pub fn new(registry: TtlRegistry) -> Self {
+        let options = Options {
+            max_rate: 1000.0,
+            batch_size: 500,
+            interval: Duration::from_secs(60),
+            lease_time: LEASE_TIME,
+            name: default_name(),
+        };
+        Self { registry, options }
+    }
+
+    /// The most documents a second, over all TTL indexes, above 0; 1,000 by default.
+    pub fn max_rate(mut self, documents_per_second: f64) -> Self {
+        self.options.max_rate = documents_per_second;
+        self
+    }
+
+    /// Documents in a batch, 1 to 100,000, and never more than half a second's worth of the rate; 500 by default.
+    pub fn batch_size(mut self, documents: u32) -> Self {
+        self.options.batch_size = documents;
+        self
+    }
+
+    /// How often each TTL index is visited, above 0; every 60 s by default.
+    pub fn interval(mut self, interval: Duration) -> Self {
+        self.options.interval = interval;
+        self
+    }
+
+    /// Within which another sweeper takes over after a crash, at least 1 s; 15 s by default.
+    pub fn lease_time(mut self, time: Duration) -> Self {
+        self.options.lease_time = time;
+        self
+    }
+
+    /// What this sweeper is called where it is shown who sweeps; the process and host by default.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.options.name = name.into();
+        self
+    }
+
+    /// Sweeps until `shutdown` is ready, then stops at the end of a batch and gives the lease back.
+    pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
+        let mut handle = self.start()?;
+        tokio::select! {
+            ended = &mut handle.task => return joined(ended),
+            () = shutdown => {}
+        }
+        handle.shutdown().await
+    }
+
+    /// Starts sweeping in the background, on the runtime of the caller.
+    pub fn start(self) -> Result<SweeperHandle> {
+        self.options.check()?;
+        let stop = CancellationToken::new();
+        let (told, status) = watch::channel(SweeperStatus::unknown());
+        let task = tokio::spawn(tenure::run(self.registry.clone(), self.options, stop.clone(), told));
+        Ok(SweeperHandle { registry: self.registry, status, task, stop: stop.drop_guard() })
+    }
+}
+
+impl Options {
+    /// A batch goes through as a whole: more than half a second's worth would be a burst.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // the cast saturates, and the rate is above 0
+    fn documents_in_batch(&self) -> u32 {
+        self.batch_size.min((self.max_rate / 2.0).ceil() as u32).max(1)
+    }
+
+    fn check(&self) -> Result<(), Refusal> {
+        let refuse = |what: String| Err(Refusal::new(Code::BadValue, what));
+        if !(self.max_rate.is_finite() && self.max_rate > 0.0) {
+            return refuse(format!("the rate must be a number above 0, but got {}", self.max_rate));
+        }
+        if !(1..=crate::sweep::MAX_BATCH).contains(&self.batch_size) {
+            return refuse(format!("the batch size must be 1 to 100000, but got {}", self.batch_size));
+        }
+        if self.interval.is_zero() {
+            return refuse("the interval between visits must be above 0".to_owned());
+        }
+        if self.lease_time < SHORTEST_LEASE {
+            return refuse(format!("the lease time must be at least 1 s, but got {:?}", self.lease_time));
+        }
+        Ok(())
+    }
+}
+
+/// A sweeper that was started.
+///
+/// Dropped, it stops at the end of a batch and gives the lease back, but nobody waits for that: a runtime that ends before
+/// leaves the lease to lapse. [`shutdown`](Self::shutdown) waits.
+#[must_use = "dropped, the sweeper stops"]
+pub struct SweeperHandle {
+    registry: TtlRegistry,
+    status: watch::Receiver<SweeperStatus>,
+    task: JoinHandle<Result<()>>,
+    stop: DropGuard,
+}
+
+impl SweeperHandle {
+    /// How it goes in this process; [`TtlRegistry::status`] tells of the whole database.
+    pub fn status(&self) -> SweeperStatus {
+        self.status.borrow().clone()
+    }
+
+    /// Pauses sweeping in the whole database, as [`TtlRegistry::pause`] does.
+    pub async fn pause(&self) -> Result<Pause> {
+        self.registry.pause().await
+    }
+
+    /// Has sweeping go on, as [`TtlRegistry::resume`] does.
+    pub async fn resume(&self) -> Result<bool> {
+        self.registry.resume().await
+    }
+
+    /// Whether it has ended by itself, which [`shutdown`](Self::shutdown) gives the reason of.
+    pub fn is_finished(&self) -> bool {
+        self.task.is_finished()
+    }
+
+    /// Stops at the end of a batch and gives the lease back. A database call that does not return is waited for no longer
+    /// than the lease time.
+    pub async fn shutdown(self) -> Result<()> {
+        self.stop.disarm().cancel();
+        joined(self.task.await)
+    }
+}
+
+impl fmt::Debug for SweeperHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SweeperHandle").field("status", &self.status()).finish_non_exhaustive()
+    }
+}
+
+fn joined(ended: std::result::Result<Result<()>, tokio::task::JoinError>) -> Result<()> {
+    match ended {
+        Ok(outcome) => outcome,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => Err(Error::Interrupted),
+        },
+    }
+}
+
+/// Ready when it is told to stop.
+async fn stopped(stop: &CancellationToken) {
+    stop.cancelled().await;
+}
+
+/// Ready when the value changes; never once nobody can change it.
+async fn changed<T>(watched: &mut watch::Receiver<T>) {
+    if watched.changed().await.is_err() {
+        pending::<()>().await;
+    }
+}
