@@ -13,7 +13,7 @@ use tracing::warn;
 
 use super::{Ended, Options, Progress, SweepReport};
 use crate::{
-    entry::Entry,
+    entry::{Entry, IndexState},
     error::{Code, Error, Refusal, Result},
     expiry::instant,
     lease::Lease,
@@ -235,7 +235,11 @@ impl<'a> Sweeping<'a> {
             return Ok(Some(Ended::Paused));
         }
         match snapshot.find(&entry.definition.collection) {
-            Some(Slot::Good(now)) if now.id == entry.id && now.rule.same_as(&entry.rule) => Ok(None),
+            Some(Slot::Good(now))
+                if now.id == entry.id && now.rule.same_as(&entry.rule) && now.state != IndexState::NeedsRepair =>
+            {
+                Ok(None)
+            }
             _ => {
                 let collection = &entry.definition.collection;
                 let why = format!("the TTL index of {collection} was changed or dropped during the pass");

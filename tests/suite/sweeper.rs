@@ -2,6 +2,7 @@
 
 mod fair;
 mod handover;
+mod ledger;
 mod life;
 
 use std::sync::Arc;
