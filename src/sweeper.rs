@@ -3,7 +3,8 @@
 //! | file | concern |
 //! |---|---|
 //! | `sweeper.rs` | the options, starting and stopping |
-//! | [`tenure`] | standing by for the lease, and what is done with it |
+//! | [`run`] | standing by for the lease, and being told to stop |
+//! | [`tenure`] | what is done with the lease |
 //! | [`visit`] | one visit to one index |
 //! | [`schedule`] | which index is visited when: pure |
 //! | [`catalog`], [`drift`] | what the collections are, and what has become of them |
@@ -11,6 +12,7 @@
 
 mod catalog;
 mod drift;
+mod run;
 mod schedule;
 mod status;
 mod telling;
@@ -139,7 +141,7 @@ impl Sweeper {
         self.options.check()?;
         let stop = CancellationToken::new();
         let (told, status) = watch::channel(SweeperStatus::unknown());
-        let task = tokio::spawn(tenure::run(self.registry.clone(), self.options, stop.clone(), told));
+        let task = tokio::spawn(run::run(self.registry.clone(), self.options, stop.clone(), told));
         Ok(SweeperHandle { registry: self.registry, status, task, stop: stop.drop_guard() })
     }
 }
@@ -224,11 +226,6 @@ fn joined(ended: std::result::Result<Result<()>, tokio::task::JoinError>) -> Res
             Err(_) => Err(Error::Interrupted),
         },
     }
-}
-
-/// Ready when it is told to stop.
-async fn stopped(stop: &CancellationToken) {
-    stop.cancelled().await;
 }
 
 /// Ready when the value changes; never once nobody can change it.

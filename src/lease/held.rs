@@ -144,6 +144,12 @@ impl Lease {
         *self.shared.work.lock().unwrap_or_else(PoisonError::into_inner) = work;
     }
 
+    /// Does nothing more under the lease and lets it lapse, whatever batch is still under way.
+    pub(crate) fn abandon(&self) {
+        self.shared.fence.close();
+        self.shared.stop.cancel();
+    }
+
     /// Gives the lease back, or hands it over. If that fails, or a delete of unknown outcome may still take effect, it
     /// lapses instead.
     pub(crate) async fn give_back(&self, to: Option<String>) {
@@ -215,7 +221,9 @@ impl Shared {
                     let fields = doc! { "renewal": renewal, "work": shared.work() };
                     Ok::<_, crate::error::Error>((time, shared.set(fields).await?))
                 });
-                match timeout_at(valid_until, renewing).await {
+                // One on a connection that has gone silent must not cost the lease: the next goes over another.
+                let answer_by = valid_until.min(sent + 2 * self.claimant.renew_every());
+                match timeout_at(answer_by, renewing).await {
                     Ok(Ok(Ok((time, record)))) => {
                         (told, told_at) = time.unwrap_or((told, told_at));
                         break record.map(|record| (sent, record));

@@ -135,6 +135,10 @@ impl<'a> Sweeping<'a> {
         loop {
             // The wait comes before the look: nothing waits between being found and being deleted.
             self.wait_for_permit().await;
+            // Told to stop, because of that.
+            if self.visit.lease.is_some_and(Lease::is_lost) {
+                return Ok(Ended::LeaseLost);
+            }
             if self.visit.stop.is_cancelled() {
                 return Ok(Ended::Cancelled);
             }

@@ -1,4 +1,4 @@
-//! Standing by for the lease, and what is done with it.
+//! What is done with the lease.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -9,32 +9,32 @@ use std::{
 use mongodb::bson::{DateTime, oid::ObjectId};
 use tokio::{
     sync::watch,
-    time::{Instant, sleep, sleep_until, timeout},
+    time::{Instant, sleep, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use super::{
     Options, changed,
+    run::Stop,
     schedule::Schedule,
     status::{Activity, SweeperStatus, Visits},
-    stopped,
     telling::by_state,
     visit::{Ground, Kit, Visited, outcome},
 };
 use crate::{
     clock::between,
     entry::{Entry, IndexState},
-    error::{Error, Result},
-    lease::{self, Claimant, Lease, Patience, Standing},
+    error::Result,
+    lease::{Lease, Standing},
     meter::Labels,
     pacing::Bucket,
     registry::{Slot, Snapshot, TtlRegistry, continue_creation, continue_operations},
     sweep::Ended,
 };
 
-/// While the database is away it is tried again after this, twice as late each time, up to the lease time.
-const FIRST_RETRY: Duration = Duration::from_secs(1);
+/// While the database is away it is tried again so soon.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// How long a database call is waited for once the lease is lost. Then it is left behind: it can have no effect any more.
 const LAST_WAIT: Duration = Duration::from_secs(3);
@@ -49,83 +49,16 @@ const LOOK_AT_PAUSE: Duration = Duration::from_secs(1);
 const ASK_TIME_EVERY: Duration = Duration::from_secs(10);
 
 /// Why a tenure ended.
-enum End {
+pub(super) enum End {
     Stopped,
     Lost,
     HandOver(String),
 }
 
-pub(super) async fn run(
-    registry: TtlRegistry,
-    options: Options,
-    stop: CancellationToken,
-    told: watch::Sender<SweeperStatus>,
-) -> Result<()> {
-    info!(name = options.name, max_rate = options.max_rate, "sweeper started");
-    // Said from the start, so that it shows if nobody ever sweeps.
-    registry.meter.lease(false, 0);
-    while let Some(lease) = stand_by(&registry, &options, &stop, &told).await? {
-        let lease = Arc::new(lease);
-        registry.meter.lease(true, lease.term());
-        let mut tenure = Tenure::new(&registry, &options, &stop, &told, lease.clone());
-        let end = tenure.hold().await;
-        registry.meter.lease(false, lease.term());
-        match end {
-            End::Stopped => lease.give_back(None).await,
-            End::HandOver(to) => lease.give_back(Some(to)).await,
-            End::Lost => {}
-        }
-    }
-    info!(name = options.name, "sweeper stopped");
-    Ok(())
-}
-
-/// The lease, once it can be had; none if the sweeper is stopped before.
-async fn stand_by(
-    registry: &TtlRegistry,
-    options: &Options,
-    stop: &CancellationToken,
-    told: &watch::Sender<SweeperStatus>,
-) -> Result<Option<Lease>> {
-    let mut retry = FIRST_RETRY;
-    loop {
-        // Another one each time: what an earlier tenure left under way must have lapsed as well.
-        let claimant = Claimant::new(&options.name, options.lease_time);
-        told.send_modify(|status| status.activity = Activity::Standby);
-        let (store, told_to_stop) = (registry.store.clone(), stop.clone());
-        // A task of its own: a driver call must not be dropped halfway, and may take for ever.
-        let mut asking =
-            tokio::spawn(async move { lease::take(&store, &claimant, Patience::StandBy, &told_to_stop).await });
-        let taken = tokio::select! {
-            taken = &mut asking => taken,
-            () = stopped(stop) => match timeout(options.lease_time, asking).await {
-                Ok(taken) => taken,
-                Err(_) => return Ok(None),
-            },
-        };
-        match taken {
-            Ok(Ok(Some(lease))) => return Ok(Some(lease)),
-            Ok(Ok(None)) => return Ok(None),
-            Ok(Err(error @ Error::Unfit(_))) => return Err(error),
-            Ok(Err(error)) => {
-                registry.meter.error(&Labels { collection: "", index: "" }, error.kind(), error.code());
-                warn!(%error, retry_in = ?retry, "the lease cannot be had");
-                told.send_modify(|status| status.activity = Activity::Away);
-            }
-            Err(error) => warn!(%error, "taking the lease was broken off"),
-        }
-        tokio::select! {
-            () = stopped(stop) => return Ok(None),
-            () = sleep(retry) => {}
-        }
-        retry = (retry * 2).min(options.lease_time);
-    }
-}
-
 pub(super) struct Tenure<'a> {
     pub(super) registry: &'a TtlRegistry,
     pub(super) options: &'a Options,
-    stop: &'a CancellationToken,
+    stop: &'a Stop,
     pub(super) told: &'a watch::Sender<SweeperStatus>,
     pub(super) lease: Arc<Lease>,
     standing: watch::Receiver<Standing>,
@@ -142,10 +75,10 @@ pub(super) struct Tenure<'a> {
 }
 
 impl<'a> Tenure<'a> {
-    fn new(
+    pub(super) fn new(
         registry: &'a TtlRegistry,
         options: &'a Options,
-        stop: &'a CancellationToken,
+        stop: &'a Stop,
         told: &'a watch::Sender<SweeperStatus>,
         lease: Arc<Lease>,
     ) -> Self {
@@ -168,11 +101,11 @@ impl<'a> Tenure<'a> {
     }
 
     /// Visits one index after the other until the lease is to be given back, or is lost.
-    async fn hold(&mut self) -> End {
+    pub(super) async fn hold(&mut self) -> End {
         let mut bell = self.registry.store.wake().map(|wake| wake.listen());
         loop {
             match self.standing.borrow_and_update().clone() {
-                Standing::Held if self.stop.is_cancelled() => return End::Stopped,
+                Standing::Held if self.stop.asked.is_cancelled() => return End::Stopped,
                 Standing::Held => {}
                 Standing::Asked(by) => return End::HandOver(by),
                 Standing::Lost => return End::Lost,
@@ -181,10 +114,15 @@ impl<'a> Tenure<'a> {
                 Ok(Some(next)) => next,
                 Ok(None) => continue,
                 Err(error) => {
-                    debug!(%error, "the database is away");
+                    self.registry.meter.error(&Labels { collection: "", index: "" }, error.kind(), error.code());
                     self.snapshot = None;
+                    if self.told.borrow().activity == Activity::Away {
+                        debug!(%error, "the database is still away");
+                    } else {
+                        warn!(%error, "the database is away");
+                    }
                     self.tell(Activity::Away);
-                    Instant::now() + FIRST_RETRY
+                    Instant::now() + RETRY
                 }
             };
             let rung = async {
@@ -195,7 +133,7 @@ impl<'a> Tenure<'a> {
             };
             tokio::select! {
                 () = sleep_until(wait_until) => {}
-                () = stopped(self.stop) => {}
+                () = self.stop.asked.cancelled() => {}
                 () = changed(&mut self.standing) => self.standing.mark_changed(),
                 () = changed(&mut self.revision) => self.snapshot = None,
                 () = rung => self.schedule.hurry(Instant::now()),
@@ -276,7 +214,7 @@ impl<'a> Tenure<'a> {
     async fn visit(&mut self, snapshot: &Arc<Snapshot>, id: ObjectId, now: DateTime) {
         let Some(entry) = entries(snapshot).find(|entry| entry.id == id) else { return };
         self.continue_creation(entry, now);
-        let (kit, ground, stop) = (self.take_kit(), self.ground(snapshot), self.stop.child_token());
+        let (kit, ground, stop) = (self.take_kit(), self.ground(snapshot), self.stop.asked.child_token());
         let _stop_with_lease = stop.clone().drop_guard();
         let Some((kit, visited)) = self.within_slice(ground.visit(kit, id, stop.clone()), &stop).await else { return };
         self.kit = Some(kit);
@@ -321,7 +259,7 @@ impl<'a> Tenure<'a> {
         Ground::new(self.options, parts)
     }
 
-    /// What the work comes to, or nothing if it does not end while the lease lasts.
+    /// What the work comes to, or nothing if it does not end while the lease lasts or a stop may take.
     async fn within<T: Send + 'static>(&mut self, work: impl Future<Output = T> + Send + 'static) -> Option<T> {
         self.within_slice(work, &CancellationToken::new()).await
     }
@@ -335,7 +273,7 @@ impl<'a> Tenure<'a> {
         // A task of its own: a driver call must not be dropped halfway.
         let mut task = tokio::spawn(work);
         let mut standing = self.lease.standing();
-        let lease_time = self.options.lease_time;
+        let last_wait = LAST_WAIT.min(self.options.lease_time);
         let too_long = async {
             loop {
                 let now = standing.borrow_and_update().clone();
@@ -344,12 +282,12 @@ impl<'a> Tenure<'a> {
                     Standing::Asked(_) => slice.cancel(),
                     Standing::Lost => {
                         slice.cancel();
-                        return sleep(LAST_WAIT.min(lease_time)).await;
+                        return sleep(last_wait).await;
                     }
                 }
                 tokio::select! {
                     () = changed(&mut standing) => {}
-                    () = stopped(self.stop) => return sleep(lease_time).await,
+                    () = self.stop.late.cancelled() => return,
                 }
             }
         };

@@ -9,7 +9,11 @@ use mongodb::{
     options::Hint,
 };
 
-use super::{STATEMENT_LIMIT, probe::Extensions};
+use super::{
+    STATEMENT_LIMIT,
+    answer::{LONG_READ, STATEMENT, answered},
+    probe::Extensions,
+};
 use crate::{
     error::{Code, Error, Result, server_code},
     expiry::Bounds,
@@ -185,7 +189,9 @@ fn named_by(document: &RawDocument) -> Result<Bson, String> {
 
 impl Pass for MongoPass {
     fn find<'a>(&'a mut self, position: &'a Position, limit: u32) -> BoxFuture<'a, Result<Vec<Found>>> {
-        self.find_next(position, limit).boxed()
+        // Elsewhere it may read the whole collection.
+        let limited = self.target.index.is_some() && self.extensions.max_time;
+        answered(if limited { STATEMENT } else { LONG_READ }, self.find_next(position, limit))
     }
 
     fn ordered(&self) -> bool {
@@ -203,11 +209,10 @@ impl Pass for MongoPass {
     }
 
     fn read_again(&mut self, ids: Vec<Bson>) -> BoxFuture<'_, Result<Vec<RawDocumentBuf>>> {
-        async move {
+        answered(STATEMENT, async move {
             let read = || Error::backend(format!("reading documents of {} again", self.target.collection));
             let find = self.documents.find(doc! { "_id": { "$in": ids } }).projection(self.target.rule.projection());
             find.await.map_err(read())?.try_collect().await.map_err(read())
-        }
-        .boxed()
+        })
     }
 }

@@ -1,13 +1,18 @@
 //! The conditional delete, and what its reply says.
 
-use std::time::Duration;
+use std::{future::IntoFuture, time::Duration};
 
 use mongodb::bson::{Bson, DateTime, Document, doc};
 use tokio::time::{Instant, sleep_until};
 use tracing::debug;
 
 use super::{
-    super::{UNBOUNDED, probe::before, registry},
+    super::{
+        UNBOUNDED,
+        answer::{ANSWER, answered, answered_by},
+        probe::before,
+        registry,
+    },
     MongoPass,
 };
 use crate::{
@@ -28,6 +33,9 @@ const GAVE_UP: [i32; 3] = [
 const FIRST_TRY: Duration = Duration::from_secs(1);
 const LATER_TRY: Duration = Duration::from_millis(200);
 const A_DOCUMENT: Duration = Duration::from_millis(2);
+
+/// How long a reply is waited for once the statement has no effect any more: reading the documents again tells as much.
+const ON_ITS_WAY_BACK: Duration = Duration::from_secs(5);
 
 /// How long a batch may be tried in smaller and smaller pieces. What is not deleted then stays behind.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -67,8 +75,9 @@ impl MongoPass {
             let Some(fence) = self.target.fence.statement(patience + A_DOCUMENT.saturating_mul(documents)) else {
                 return Ok(Deletion::Fenced(deleted));
             };
-            self.target.fence.sending(self.settled(&fence));
-            let reply = self.delete_piece(piece, until, &fence).await;
+            let settled = self.settled(&fence);
+            self.target.fence.sending(settled);
+            let reply = self.delete_piece(piece, until, &fence, settled).await;
             if !matches!(reply, Reply::Unclear(_)) {
                 self.target.fence.settled();
             }
@@ -99,7 +108,7 @@ impl MongoPass {
 
     /// Whether the rule still holds. As much time can pass between two pieces as between two batches.
     async fn in_force(&mut self) -> Result<bool> {
-        let registry = registry::load(&self.database).await?.unwrap_or_default();
+        let registry = answered(ANSWER, registry::load(&self.database)).await?.unwrap_or_default();
         let entries = registry.get_array("indexes").map(Vec::as_slice).unwrap_or_default();
         let mut understood = entries.iter().filter_map(|entry| Entry::parse(entry.as_document()?).ok());
         Ok(understood.any(|entry| entry.id == self.target.entry && entry.rule.same_as(&self.target.rule)))
@@ -110,7 +119,7 @@ impl MongoPass {
         if self.extensions.ends_in_time() { fence.settled } else { Instant::now() + UNBOUNDED }
     }
 
-    async fn delete_piece(&mut self, piece: &[Found], until: DateTime, fence: &Statement) -> Reply {
+    async fn delete_piece(&mut self, piece: &[Found], until: DateTime, fence: &Statement, settled: Instant) -> Reply {
         let ids = piece.iter().map(|found| found.id.clone()).collect();
         let mut query = self.target.rule.delete_filter(self.bounds(None, until), ids);
         if let Some(date) = fence.before.filter(|_| self.extensions.now) {
@@ -137,7 +146,7 @@ impl MongoPass {
             command.insert("collectionUUID", uuid.clone());
         }
         let failed = Error::backend(format!("deleting what is due in {}", self.target.collection));
-        match self.database.run_command(command).await {
+        match answered_by(settled + ON_ITS_WAY_BACK, self.database.run_command(command).into_future()).await {
             Ok(reply) => judge(&reply, self.target.collection.as_str()),
             Err(error) if server_code(&error).is_some_and(|code| GAVE_UP.contains(&code)) => {
                 Reply::GaveUp(0, failed(error))
@@ -147,7 +156,7 @@ impl MongoPass {
                 if server_code(&error).is_none() {
                     // Without an answer it may be at it until its time is over: what goes then must not be taken for left.
                     let bounded = self.extensions.ends_in_time();
-                    sleep_until(if bounded { fence.settled } else { Instant::now() + fence.limit }).await;
+                    sleep_until(if bounded { settled } else { Instant::now() + fence.limit }).await;
                 }
                 Reply::Unclear(failed(error))
             }
