@@ -183,7 +183,9 @@ impl<'a> Tenure<'a> {
                 Ok(Some(next)) => next,
                 Ok(None) => continue,
                 Err(error) => {
-                    debug!(%error, "the database is away");
+                    if self.told.borrow().activity != Activity::Away {
+                        warn!(error = error.in_full(), "nothing is swept until the registry can be read");
+                    }
                     self.snapshot = None;
                     self.tell(Activity::Away);
                     Instant::now() + FIRST_RETRY
@@ -342,7 +344,7 @@ impl<'a> Tenure<'a> {
             let mut bucket = Bucket::per_second(self.options.max_rate);
             // Whoever swept before, or a visit that was left behind, may just have deleted a batch.
             bucket.spend(self.options.documents_in_batch());
-            Kit { bucket, catalog: super::catalog::Catalog::default() }
+            Kit { bucket, catalog: super::catalog::Catalog::new(self.options.interval) }
         })
     }
 

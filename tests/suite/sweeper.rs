@@ -1,5 +1,6 @@
 //! The background sweeper on both stores: on the embedded one with tokio's clock paused, on a real server in real time.
 
+mod drift;
 mod fair;
 mod handover;
 mod life;
