@@ -82,9 +82,8 @@ async fn wait(store: DynStore, revision: i64, end: Instant, holder: Arc<Mutex<Op
 
 /// Whether the holder goes by this revision.
 async fn acknowledged(store: &dyn Store, record: &Record, revision: i64) -> bool {
-    match record.revision {
-        Some(theirs) if theirs >= revision => true,
-        // A registry that was dropped and made again counts from another number. What it holds now includes the change.
-        theirs => store.revision().await.is_ok_and(|now| now == theirs && theirs.is_some()),
-    }
+    let Some(theirs) = record.revision else { return false };
+    let Ok(now) = store.revision().await else { return false };
+    // A registry that was dropped and made again counts from another number: theirs may be one of the old.
+    (theirs >= revision && now >= Some(theirs)) || now == Some(theirs)
 }

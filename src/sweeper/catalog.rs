@@ -112,7 +112,7 @@ mod tests {
             let mut catalog = Catalog::new(Duration::from_secs(interval));
             for _ in 0..3 {
                 assert!(catalog.refresh(&*store).await.unwrap());
-                tokio::time::advance(Duration::from_secs(period) - Duration::from_millis(1)).await;
+                tokio::time::advance(Duration::from_millis(1000 * period - 1)).await;
                 assert!(!catalog.refresh(&*store).await.unwrap());
                 tokio::time::advance(Duration::from_millis(1)).await;
             }

@@ -40,11 +40,11 @@ pub(super) async fn run(
     let stop = Stop { asked, late: CancellationToken::new() };
     // Ends with this.
     let mut timer = JoinSet::new();
-    let (timed, lease_time) = (stop.clone(), options.lease_time);
+    let (stopping, lease_time) = (stop.clone(), options.lease_time);
     timer.spawn(async move {
-        timed.asked.cancelled().await;
+        stopping.asked.cancelled().await;
         sleep(lease_time).await;
-        timed.late.cancel();
+        stopping.late.cancel();
     });
     // Said from the start, so that it shows if nobody ever sweeps.
     registry.meter.lease(false, 0);

@@ -9,6 +9,7 @@ use std::{
 use mongodb::bson::{DateTime, oid::ObjectId};
 use tokio::{
     sync::watch,
+    task::JoinHandle,
     time::{Instant, sleep, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
@@ -48,6 +49,9 @@ const LOOK_AT_PAUSE: Duration = Duration::from_secs(1);
 /// How often the database is asked for its time; in between it is reckoned on. A pass asks for itself.
 const ASK_TIME_EVERY: Duration = Duration::from_secs(10);
 
+/// How often at most an index is visited that has no ordinary index to walk.
+const WITHOUT_INDEX: Duration = Duration::from_secs(3600);
+
 /// Why a tenure ended.
 pub(super) enum End {
     Stopped,
@@ -68,7 +72,7 @@ pub(super) struct Tenure<'a> {
     /// None until it is read, and whenever it is to be read again.
     pub(super) snapshot: Option<Arc<Snapshot>>,
     pub(super) visits: HashMap<ObjectId, Visits>,
-    continued: HashSet<ObjectId>,
+    continued: HashMap<ObjectId, JoinHandle<()>>,
     pub(super) told_at: Option<Instant>,
     /// What the database's clock showed, and when.
     clock: Option<(DateTime, Instant)>,
@@ -83,13 +87,13 @@ impl<'a> Tenure<'a> {
         lease: Arc<Lease>,
     ) -> Self {
         Self {
-            schedule: Schedule::new(options.interval),
+            schedule: Schedule::default(),
             standing: lease.standing(),
             revision: lease.revision(),
             kit: None,
             snapshot: None,
             visits: HashMap::new(),
-            continued: HashSet::new(),
+            continued: HashMap::new(),
             told_at: None,
             clock: None,
             registry,
@@ -136,9 +140,16 @@ impl<'a> Tenure<'a> {
                 () = self.stop.asked.cancelled() => {}
                 () = changed(&mut self.standing) => self.standing.mark_changed(),
                 () = changed(&mut self.revision) => self.snapshot = None,
-                () = rung => self.schedule.hurry(Instant::now()),
+                () = rung => self.hurry(),
             }
         }
+    }
+
+    /// Something expires sooner than was expected, in one of the collections where the store can tell.
+    fn hurry(&mut self) {
+        let Some(snapshot) = &self.snapshot else { return };
+        let listed = entries(snapshot).filter(|entry| entry.definition.supporting_index).map(|entry| entry.id);
+        self.schedule.hurry(listed, Instant::now());
     }
 
     /// Does what is to be done now, or says when to look again.
@@ -199,16 +210,24 @@ impl<'a> Tenure<'a> {
         let Some(snapshot) = self.within(reading).await.transpose()? else { return Ok(None) };
         let snapshot = Arc::new(snapshot);
         let ids: HashSet<ObjectId> = entries(&snapshot).map(|entry| entry.id).collect();
-        self.schedule.keep(ids.iter().copied(), Instant::now());
+        let intervals: Vec<_> = entries(&snapshot).map(|entry| (entry.id, self.interval(entry))).collect();
+        self.schedule.keep(intervals, Instant::now());
         self.visits.retain(|id, _| ids.contains(id));
-        self.continued.retain(|id| ids.contains(id));
+        self.continued.retain(|id, _| ids.contains(id));
         if let Some(kit) = &mut self.kit {
             kit.catalog.keep(&ids);
+            kit.suspended.retain(|id, _| ids.contains(id));
         }
         self.registry.meter.indexes(&by_state(&snapshot));
         self.registry.meter.keep(&entries(&snapshot).map(Entry::names).collect());
         self.snapshot = Some(snapshot.clone());
         Ok(Some(snapshot))
+    }
+
+    /// How often an index is visited. Without an ordinary index to walk each visit reads the whole collection.
+    fn interval(&self, entry: &Entry) -> Duration {
+        let walks = entry.definition.supporting_index;
+        if walks { self.options.interval } else { self.options.interval.max(WITHOUT_INDEX) }
     }
 
     async fn visit(&mut self, snapshot: &Arc<Snapshot>, id: ObjectId, now: DateTime) {
@@ -232,17 +251,20 @@ impl<'a> Tenure<'a> {
     /// Finishes a creation in the background that nobody else seems to be at: building an index may take hours.
     fn continue_creation(&mut self, entry: &Entry, now: DateTime) {
         let gone = between(entry.created_at, now) >= CONTINUE_AFTER;
-        if entry.state != IndexState::Creating || !gone || !self.continued.insert(entry.id) {
+        let at_it = self.continued.get(&entry.id).is_some_and(|continuing| !continuing.is_finished());
+        if entry.state != IndexState::Creating || !gone || at_it {
             return;
         }
+        let id = entry.id;
         let (store, entry) = (self.registry.store.clone(), entry.clone());
-        tokio::spawn(async move {
+        let continuing = tokio::spawn(async move {
             let (collection, index) = (&entry.definition.collection, &entry.definition.name);
             info!(%collection, index, "continuing the creation of a TTL index");
             if let Err(error) = continue_creation(&*store, &entry).await {
                 warn!(%collection, index, error = error.in_full(), "the creation could not be finished");
             }
         });
+        self.continued.insert(id, continuing);
     }
 
     fn take_kit(&mut self) -> Kit {
@@ -250,7 +272,8 @@ impl<'a> Tenure<'a> {
             let mut bucket = Bucket::per_second(self.options.max_rate);
             // Whoever swept before, or a visit that was left behind, may just have deleted a batch.
             bucket.spend(self.options.documents_in_batch());
-            Kit { bucket, catalog: super::catalog::Catalog::new(self.options.interval) }
+            let catalog = super::catalog::Catalog::new(self.options.interval);
+            Kit { bucket, catalog, suspended: HashMap::new() }
         })
     }
 

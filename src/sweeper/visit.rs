@@ -1,6 +1,6 @@
 //! One visit to one TTL index: look for drift, finish its making if nobody else does, delete a slice of what is due.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use mongodb::bson::{DateTime, oid::ObjectId};
 use tokio_util::sync::CancellationToken;
@@ -21,7 +21,7 @@ use crate::{
     pacing::Bucket,
     registry::{Slot, Snapshot, mark, walkable},
     store::{Change, Collection, DynStore},
-    sweep::{self, Ended, SweepReport, Visit},
+    sweep::{self, Ended, Suspended, SweepReport, Visit},
 };
 
 /// How long a visit may begin new batches, so that others get their turn.
@@ -31,6 +31,8 @@ const SLICE: Duration = Duration::from_secs(1);
 pub(super) struct Kit {
     pub(super) bucket: Bucket,
     pub(super) catalog: Catalog,
+    /// Passes that a slice was too short for.
+    pub(super) suspended: HashMap<ObjectId, Suspended>,
 }
 
 /// Where visits are made.
@@ -186,8 +188,11 @@ impl Ground {
             bucket: Some(&mut kit.bucket),
             stop,
             options,
+            suspended: kit.suspended.remove(&entry.id),
         };
-        visit.run().await
+        let (report, suspended) = visit.run().await?;
+        kit.suspended.extend(suspended.map(|suspended| (entry.id, suspended)));
+        Ok(report)
     }
 }
 

@@ -21,6 +21,7 @@ pub(crate) async fn run(args: args::Sweep, uri: Option<&str>, json: bool) -> any
     };
     if collections.is_empty() {
         output::note("there is no TTL index in this database");
+        return Ok(DONE);
     }
     // From here on a signal ends the pass between two batches, and those to come before their first.
     let stop = signal::stop_on_signal()?;
