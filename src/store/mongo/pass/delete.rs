@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mongodb::bson::{Bson, DateTime, Document, doc};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout_at};
 use tracing::debug;
 
 use super::{
@@ -28,6 +28,9 @@ const GAVE_UP: [i32; 3] = [
 const FIRST_TRY: Duration = Duration::from_secs(1);
 const LATER_TRY: Duration = Duration::from_millis(200);
 const A_DOCUMENT: Duration = Duration::from_millis(2);
+
+/// How long the answer may be on its way, after the server must be done.
+const ANSWER: Duration = Duration::from_secs(2);
 
 /// How long a batch may be tried in smaller and smaller pieces. What is not deleted then stays behind.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -67,10 +70,10 @@ impl MongoPass {
             let Some(fence) = self.target.fence.statement(patience + A_DOCUMENT.saturating_mul(documents)) else {
                 return Ok(Deletion::Fenced(deleted));
             };
-            self.target.fence.sending(self.settled(&fence));
+            let before = self.target.fence.sending(self.settled(&fence));
             let reply = self.delete_piece(piece, until, &fence).await;
             if !matches!(reply, Reply::Unclear(_)) {
-                self.target.fence.settled();
+                self.target.fence.settled(before);
             }
             match reply {
                 Reply::Deleted(count) => deleted += count,
@@ -137,7 +140,19 @@ impl MongoPass {
             command.insert("collectionUUID", uuid.clone());
         }
         let failed = Error::backend(format!("deleting what is due in {}", self.target.collection));
-        match self.database.run_command(command).await {
+        // Without an answer it may be at it until its time is over: what goes then must not be taken for left.
+        let bounded = self.extensions.ends_in_time();
+        let over = if bounded { fence.settled } else { Instant::now() + fence.limit };
+        let last = if bounded { fence.settled + ANSWER } else { Instant::now() + UNBOUNDED };
+        // A task of its own: a driver call must not be dropped halfway, and where the network has lost the statement or its
+        // answer it lasts for ever.
+        let database = self.database.clone();
+        let sent = tokio::spawn(async move { database.run_command(command).await });
+        let Ok(Ok(answer)) = timeout_at(last, sent).await else {
+            let silent = std::io::Error::new(std::io::ErrorKind::TimedOut, "no answer has come in time");
+            return Reply::Unclear(failed(silent.into()));
+        };
+        match answer {
             Ok(reply) => judge(&reply, self.target.collection.as_str()),
             Err(error) if server_code(&error).is_some_and(|code| GAVE_UP.contains(&code)) => {
                 Reply::GaveUp(0, failed(error))
@@ -145,9 +160,7 @@ impl MongoPass {
             // Even an error the server answered with may follow on some deletions.
             Err(error) => {
                 if server_code(&error).is_none() {
-                    // Without an answer it may be at it until its time is over: what goes then must not be taken for left.
-                    let bounded = self.extensions.ends_in_time();
-                    sleep_until(if bounded { fence.settled } else { Instant::now() + fence.limit }).await;
+                    sleep_until(over).await;
                 }
                 Reply::Unclear(failed(error))
             }
