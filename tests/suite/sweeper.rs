@@ -1,8 +1,14 @@
 //! The background sweeper on both stores: on the embedded one with tokio's clock paused, on a real server in real time.
 
+#[cfg(feature = "cli")]
+mod confirmed;
 mod fair;
 mod handover;
 mod life;
+#[cfg(feature = "cli")]
+mod process;
+#[cfg(feature = "cli")]
+mod processes;
 
 use std::sync::Arc;
 use std::time::Duration;
