@@ -62,10 +62,10 @@ fn due() -> Document {
 fn fill(documents: Collection<Document>, stop: CancellationToken) -> JoinHandle<()> {
     tokio::spawn(async move {
         while !stop.is_cancelled() {
-            if documents.estimated_document_count().await.unwrap() < 1_500 {
-                documents.insert_many((0..100).map(|_| due())).await.unwrap();
+            if documents.estimated_document_count().await.unwrap() < 2_000 {
+                documents.insert_many((0..500).map(|_| due())).await.unwrap();
             } else {
-                tokio::time::sleep(Duration::from_millis(5)).await;
+                tokio::time::sleep(Duration::from_millis(10)).await;
             }
         }
     })
@@ -94,15 +94,15 @@ async fn rounds(uri: &str, call: Call, collection: &'static str) -> Vec<Duration
     let (mut took, mut windows) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         let at = DateTime::now().timestamp_millis();
-        let t0 = Instant::now();
         at_work(&db, collection, at).await;
+        // At any moment of a batch, and between two.
+        tokio::time::sleep(Duration::from_millis(u64::try_from(round * 7 % 10 * 20).unwrap())).await;
         if round % 11 == 10 {
             call.make_by_program(uri, collection).await;
         } else {
             let began = Instant::now();
             call.make(&ttl, collection).await.unwrap();
             took.push(began.elapsed());
-            eprintln!("{call:?} {collection} {round} wait {:?} call {:?}", began - t0, began.elapsed());
         }
         let returned = DateTime::now().timestamp_millis();
         documents.insert_many((0..10).map(|_| due())).await.unwrap();
@@ -110,9 +110,7 @@ async fn rounds(uri: &str, call: Call, collection: &'static str) -> Vec<Duration
         tokio::time::sleep(Duration::from_millis(if round % 10 == 0 { 1_000 } else { 100 })).await;
         assert_eq!(count(&documents, &there).await, there.len(), "{call:?}, round {round}");
         windows.push(returned..DateTime::now().timestamp_millis());
-        let t1 = Instant::now();
         call.take_back(&ttl, collection).await;
-        eprintln!("{call:?} {collection} {round} back {:?}", t1.elapsed());
     }
     stop.cancel();
     filling.await.unwrap();
@@ -130,7 +128,8 @@ async fn rounds(uri: &str, call: Call, collection: &'static str) -> Vec<Duration
 async fn a_hundred_changes_of_each_kind_under_load_are_confirmed_within_a_second() {
     let it = Mongod::shared().await.database().await;
     profile(&it.db).await;
-    let arguments = ["--max-rate", "5000", "--interval", "50ms"];
+    // Batches so large that a call often meets one.
+    let arguments = ["--max-rate", "20000", "--batch-size", "1000", "--interval", "50ms"];
     let (holder, standby) = (Process::start(&it.uri, "p0", &arguments), Process::start(&it.uri, "p1", &arguments));
     let lanes = [(Call::Drop, "a"), (Call::Drop, "b"), (Call::Modify, "c"), (Call::Modify, "d")];
     let took = join_all(lanes.map(|(call, collection)| rounds(&it.uri, call, collection))).await;

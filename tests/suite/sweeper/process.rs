@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use futures_util::TryStreamExt;
 use mongodb::Database;
-use mongodb::bson::{Document, doc};
+use mongodb::bson::{DateTime, Document, doc};
 
 use crate::support::program::{Program, Run};
 use crate::support::wait;
@@ -91,9 +91,17 @@ pub(super) async fn profile(db: &Database) {
 
 /// What was deleted in a collection, in the order in which it ended.
 pub(super) async fn deletes(db: &Database, collection: &str) -> Vec<Delete> {
+    deletes_since(db, collection, 0).await
+}
+
+/// The same, of those that ended after this instant.
+async fn deletes_since(db: &Database, collection: &str, since: i64) -> Vec<Delete> {
     let written = db.collection::<Document>("system.profile");
-    let found = written.find(doc! { "op": "remove", "ns": format!("{}.{collection}", db.name()) });
-    let found: Vec<Document> = found.sort(doc! { "$natural": 1 }).await.unwrap().try_collect().await.unwrap();
+    let ns = format!("{}.{collection}", db.name());
+    let found = written.find(doc! { "op": "remove", "ns": ns, "ts": { "$gt": DateTime::from_millis(since) } });
+    let fields = doc! { "appName": 1, "ts": 1, "millis": 1, "ndeleted": 1, "errCode": 1 };
+    let found = found.projection(fields).sort(doc! { "$natural": 1 }).await.unwrap();
+    let found: Vec<Document> = found.try_collect().await.unwrap();
     let number = |row: &Document, field: &str| match row.get(field) {
         Some(value) => value.as_i64().or(value.as_i32().map(i64::from)).unwrap(),
         None => 0,
@@ -127,7 +135,7 @@ pub(super) async fn taken(db: &Database, name: &str) {
 pub(super) async fn at_work(db: &Database, collection: &str, since: i64) -> String {
     let mut by = None;
     wait::until("a process to delete", wait::LONG, async || {
-        let last = deletes(db, collection).await.into_iter().rfind(|delete| delete.documents > 0);
+        let last = deletes_since(db, collection, since).await.into_iter().rfind(|delete| delete.documents > 0);
         by = last.filter(|last| last.begun > since).map(|last| last.by);
         by.is_some() && by == holder(db).await
     })
