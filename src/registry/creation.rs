@@ -74,7 +74,7 @@ async fn give_up(store: &dyn Store, entry: &Entry, why: &Error) -> Result<()> {
     };
     let needs_repair = IndexState::NeedsRepair;
     if now.state == IndexState::Creating
-        && repair::mark(store, now, revision, needs_repair, Some(&why.in_full())).await?
+        && repair::mark(store, now, revision, needs_repair, Some(&why.in_full())).await?.is_some()
     {
         operation::begin(store, ChangeType::Add, now.to_document()).await.failed(store, why).await;
     }

@@ -9,7 +9,7 @@ use tracing::warn;
 use super::{IndexInfo, Slot, Snapshot, TtlRegistry, continuation, creation, no_index};
 use crate::{
     entry::{Entry, IndexState},
-    error::Result,
+    error::{Code, Refusal, Result},
     namespace::CollectionName,
     store::{Change, Store},
 };
@@ -18,7 +18,7 @@ impl TtlRegistry {
     /// Makes good what the TTL index of a collection lacks, so that it is `ACTIVE` again.
     ///
     /// Looks at the collection as it is now: rebuilds the supporting index if it is gone, takes a collection that was
-    /// dropped and made again under the name for the one that is meant, and clears the problem. From then on documents
+    /// dropped and made again under the name for the one that is meant, follows one that was renamed, and clears the problem. From then on documents
     /// expire by the rule; what has expired already is deleted from the next sweep on.
     ///
     /// # Guarantees
@@ -67,7 +67,8 @@ impl<'a> IntoFuture for Repair<'a> {
             let store = &*self.registry.store;
             match Snapshot::load(store).await?.find(&collection) {
                 Some(Slot::Good(entry)) => {
-                    let (as_it_is, plan) = creation::what_is_left(store, entry).await?;
+                    let entry = followed(store, entry).await?;
+                    let (as_it_is, plan) = creation::what_is_left(store, &entry).await?;
                     creation::carry_on(store, as_it_is, plan).await
                 }
                 Some(Slot::Broken(broken)) => Err(broken.refusal().into()),
@@ -81,22 +82,40 @@ impl<'a> IntoFuture for Repair<'a> {
     }
 }
 
-/// Notes the state of an index and what is wrong with it, if the registry is still at this revision; says whether it was
-/// noted.
+/// The entry under the name that its collection has now, if there is none any more under the one that it had.
+async fn followed(store: &dyn Store, entry: &Entry) -> Result<Entry> {
+    let (mut entry, collections) = (entry.clone(), store.collections().await?);
+    if entry.uuid.is_none() || collections.contains_key(entry.definition.collection.as_str()) {
+        return Ok(entry);
+    }
+    let Some((name, _)) = collections.iter().find(|(_, collection)| collection.uuid == entry.uuid) else {
+        return Ok(entry);
+    };
+    let to = CollectionName::parse(name)?;
+    if store.change_registry(Change::Rename { entry: entry.id, to: to.clone() }).await?.is_none() {
+        let message = format!("{} was renamed to {to}, which has a TTL index of its own", entry.definition.collection);
+        return Err(Refusal::new(Code::IndexOptionsConflict, message).into());
+    }
+    entry.definition.collection = to;
+    Ok(entry)
+}
+
+/// Notes the state of an index and what is wrong with it, if the registry is still at this revision; returns the one from
+/// then on.
 pub(crate) async fn mark(
     store: &dyn Store,
     entry: &Entry,
     revision: i64,
     state: IndexState,
     problem: Option<&str>,
-) -> Result<bool> {
+) -> Result<Option<i64>> {
     if entry.state == state && entry.problem.as_deref() == problem {
-        return Ok(true);
+        return Ok(Some(revision));
     }
     let fields = doc! { "state": state.as_str(), "problem": problem };
     let change = Change::Set { entry: entry.id, fields, revision: Some(revision) };
-    let marked = store.change_registry(change).await?.is_some();
-    if let Some(problem) = problem.filter(|_| marked) {
+    let marked = store.change_registry(change).await?;
+    if let Some(problem) = problem.filter(|_| marked.is_some()) {
         warn!(collection = %entry.definition.collection, state = state.as_str(), problem, "TTL index");
     }
     Ok(marked)

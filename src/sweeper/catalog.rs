@@ -14,14 +14,15 @@ use crate::{
     store::{Collection, Kind, PhysicalIndex, Store},
 };
 
-/// Collections are listed once a minute at most.
+/// Collections are listed as often as indexes are visited, but once a minute at most.
 const LIST_COLLECTIONS: Duration = Duration::from_secs(60);
 
-/// The indexes of a collection are listed so often if nothing seems to be wrong with them.
-const LIST_INDEXES: Duration = Duration::from_secs(15 * 60);
+/// The indexes of a collection are listed once in so many times, if nothing seems to be wrong with them.
+const LIST_INDEXES: u32 = 15;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Catalog {
+    period: Duration,
     listed: Option<Instant>,
     collections: HashMap<String, Collection>,
     indexes: HashMap<ObjectId, Listing>,
@@ -36,14 +37,30 @@ struct Listing {
 }
 
 impl Catalog {
-    /// Lists the collections, unless that was done within the last minute, and says whether it did.
+    /// For indexes that are visited so often.
+    pub(super) fn new(interval: Duration) -> Self {
+        let period = interval.min(LIST_COLLECTIONS);
+        Self { period, listed: None, collections: HashMap::new(), indexes: HashMap::new() }
+    }
+
+    /// Lists the collections, unless that was done a short while ago, and says whether it did.
     pub(super) async fn refresh(&mut self, store: &dyn Store) -> Result<bool> {
-        if self.listed.is_some_and(|at| at.elapsed() < LIST_COLLECTIONS) {
-            return Ok(false);
+        let recent = self.listed.is_some_and(|at| at.elapsed() < self.period);
+        if !recent {
+            self.list(store).await?;
         }
+        Ok(!recent)
+    }
+
+    pub(super) async fn list(&mut self, store: &dyn Store) -> Result<()> {
         self.collections = store.collections().await?;
         self.listed = Some(Instant::now());
-        Ok(true)
+        Ok(())
+    }
+
+    /// Has the collections listed anew.
+    pub(super) fn forget(&mut self) {
+        self.listed = None;
     }
 
     /// Forgets what belongs to other indexes than these.
@@ -62,12 +79,14 @@ impl Catalog {
 
     /// The collection of an entry as it was listed. One that was made since then is taken for what the entry says of it.
     pub(super) async fn of(&mut self, store: &dyn Store, entry: &Entry) -> Result<Collection> {
-        let mut seen = match self.collections.get(entry.definition.collection.as_str()) {
+        let listed = self.collections.get(entry.definition.collection.as_str());
+        let mut seen = match listed {
             Some(seen) => seen.clone(),
             None if entry.uuid.is_none() => return Ok(Collection::default()),
             None => Collection { kind: Kind::Ordinary, uuid: entry.uuid.clone(), ..Collection::default() },
         };
-        let usable = |listing: &&Listing| listing.at.elapsed() < LIST_INDEXES && listing.state == entry.state;
+        let age = self.period * LIST_INDEXES;
+        let usable = |listing: &&Listing| listing.at.elapsed() < age && listing.state == entry.state;
         if let Some(listing) = self.indexes.get(&entry.id).filter(usable) {
             seen.indexes.clone_from(&listing.indexes);
         } else {
@@ -75,11 +94,28 @@ impl Catalog {
             seen.indexes = store.indexes(&entry.definition.collection).await?;
             self.indexes.insert(entry.id, Listing { at, state: entry.state, indexes: seen.indexes.clone() });
         }
-        Ok(seen)
+        // A collection has at least the index on `_id`.
+        let gone = listed.is_none() && seen.indexes.is_empty();
+        Ok(if gone { Collection::default() } else { seen })
     }
+}
 
-    /// Whether the collection was there when the collections were listed.
-    pub(super) fn lists(&self, entry: &Entry) -> bool {
-        self.collections.contains_key(entry.definition.collection.as_str())
+#[cfg(all(test, feature = "embedded"))]
+mod tests {
+    use super::*;
+    use crate::{EmbeddedStore, store::sealed::Sealed};
+
+    #[tokio::test(start_paused = true)]
+    async fn collections_are_listed_once_a_minute_at_most() {
+        let store = EmbeddedStore::in_memory().unwrap().into_store().0;
+        for (interval, period) in [(1, 1), (60, 60), (3600, 60)] {
+            let mut catalog = Catalog::new(Duration::from_secs(interval));
+            for _ in 0..3 {
+                assert!(catalog.refresh(&*store).await.unwrap());
+                tokio::time::advance(Duration::from_secs(period) - Duration::from_millis(1)).await;
+                assert!(!catalog.refresh(&*store).await.unwrap());
+                tokio::time::advance(Duration::from_millis(1)).await;
+            }
+        }
     }
 }

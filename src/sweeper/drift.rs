@@ -23,13 +23,14 @@ pub(super) enum Drift {
 /// Whether the collections are what the entry was made for. They were listed not long ago.
 pub(super) fn of_collection(entry: &Entry, collections: &HashMap<String, Collection>) -> Drift {
     let name = &entry.definition.collection;
-    let fine = Drift::None { warning: None };
-    let Some(uuid) = &entry.uuid else { return fine };
+    // A warning is about the indexes, which are not looked at here.
+    let fine = Drift::None { warning: entry.problem.clone() };
     let here = collections.get(name.as_str());
-    if here.is_some_and(|here| here.uuid.is_none() || here.uuid.as_ref() == Some(uuid)) {
+    let is_meant = |collection: &Collection| entry.uuid.is_some() && collection.uuid == entry.uuid;
+    if here.is_some_and(is_meant) {
         return fine;
     }
-    let elsewhere = collections.iter().find(|(_, collection)| collection.uuid.as_ref() == Some(uuid));
+    let elsewhere = collections.iter().find(|(_, collection)| is_meant(collection));
     match (elsewhere, here) {
         (Some((to, _)), _) => match CollectionName::parse(to) {
             Ok(to) => Drift::Renamed(to),
@@ -37,15 +38,27 @@ pub(super) fn of_collection(entry: &Entry, collections: &HashMap<String, Collect
         },
         // Dropped, and not made again: nothing is due.
         (None, None) => fine,
-        (None, Some(_)) => Drift::Broken(format!(
-            "{name} was dropped and made again, or another collection was renamed to it; repair the TTL index if it shall \
-             hold for the collection that is there now, or drop it"
-        )),
+        (None, Some(here)) => match here.kind.check(name) {
+            Err(refusal) => Drift::Broken(refusal.message().to_owned()),
+            Ok(()) if entry.uuid.is_some() && here.uuid.is_some() => Drift::Broken(format!(
+                "{name} was dropped and made again, or another collection was renamed to it; repair the TTL index if it \
+                 shall hold for the collection that is there now, or drop it"
+            )),
+            Ok(()) => fine,
+        },
+    }
+}
+
+/// Both.
+pub(super) fn of(entry: &Entry, collections: &HashMap<String, Collection>, seen: &Collection) -> Drift {
+    match of_collection(entry, collections) {
+        Drift::None { .. } => of_indexes(entry, seen.kind, &seen.indexes),
+        drift => drift,
     }
 }
 
 /// Whether the collection's indexes are as they were left.
-pub(super) fn of_indexes(entry: &Entry, kind: Kind, indexes: &[PhysicalIndex]) -> Drift {
+fn of_indexes(entry: &Entry, kind: Kind, indexes: &[PhysicalIndex]) -> Drift {
     let definition = &entry.definition;
     if let Some(noted) = &entry.supporting
         && kind != Kind::Missing

@@ -118,9 +118,9 @@ impl<'a> Tenure<'a> {
                     self.registry.meter.error(&Labels { collection: "", index: "" }, error.kind(), error.code());
                     self.snapshot = None;
                     if self.told.borrow().activity == Activity::Away {
-                        debug!(%error, "the database is still away");
+                        debug!(error = error.in_full(), "still nothing can be swept");
                     } else {
-                        warn!(%error, "the database is away");
+                        warn!(error = error.in_full(), "nothing is swept until the registry can be read");
                     }
                     self.tell(Activity::Away);
                     Instant::now() + RETRY
@@ -251,7 +251,7 @@ impl<'a> Tenure<'a> {
             let mut bucket = Bucket::per_second(self.options.max_rate);
             // Whoever swept before, or a visit that was left behind, may just have deleted a batch.
             bucket.spend(self.options.documents_in_batch());
-            Kit { bucket, catalog: super::catalog::Catalog::default() }
+            Kit { bucket, catalog: super::catalog::Catalog::new(self.options.interval) }
         })
     }
 

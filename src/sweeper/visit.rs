@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use mongodb::bson::{DateTime, oid::ObjectId};
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::info;
 
 use super::{
     Options,
@@ -64,20 +64,31 @@ impl Ground {
         })
     }
 
-    /// Looks at what has become of the collections, if they were not looked at within the last minute.
+    /// Looks at what has become of the collections, if they were not looked at a short while ago.
     pub(super) async fn look_around(self, mut kit: Kit) -> (Kit, Result<()>) {
-        let looked = async {
-            if kit.catalog.refresh(&*self.store).await? {
-                for slot in &self.snapshot.slots {
-                    if let Slot::Good(entry) = slot {
-                        self.apply(entry, drift::of_collection(entry, kit.catalog.collections())).await?;
-                    }
-                }
+        let looked = self.look(&mut kit.catalog).await;
+        if !matches!(looked, Ok(true)) {
+            kit.catalog.forget();
+        }
+        (kit, looked.map(drop))
+    }
+
+    /// Whether every collection was looked at.
+    async fn look(&self, catalog: &mut Catalog) -> Result<bool> {
+        let Some(mut revision) = self.snapshot.revision else { return Ok(true) };
+        if !catalog.refresh(&*self.store).await? {
+            return Ok(true);
+        }
+        for slot in &self.snapshot.slots {
+            let Slot::Good(entry) = slot else { continue };
+            let drift = drift::of_collection(entry, catalog.collections());
+            match self.apply(entry, drift, revision).await? {
+                Some(next) if next == revision || next == revision + 1 => revision = next,
+                // Somebody else has changed the registry: what it says now is not held against what was listed before.
+                _ => return Ok(false),
             }
-            Ok(())
-        };
-        let looked = looked.await;
-        (kit, looked)
+        }
+        Ok(true)
     }
 
     pub(super) async fn visit(self, mut kit: Kit, id: ObjectId, stop: CancellationToken) -> (Kit, Visited) {
@@ -106,58 +117,49 @@ impl Ground {
             let ready = !entry.definition.supporting_index || walks(&seen);
             return Ok(ready.then_some(seen));
         }
-        if !kit.catalog.lists(entry) {
-            return Ok(Some(seen));
-        }
-        let mut drift = drift::of_indexes(entry, seen.kind, &seen.indexes);
-        if matches!(drift, Drift::Broken(_)) {
-            // Not by what was listed a while ago.
+        let mut drift = drift::of(entry, kit.catalog.collections(), &seen);
+        if !matches!(drift, Drift::None { .. }) {
+            // Not by what was listed a while ago: the entry may be newer than that.
+            kit.catalog.list(&*self.store).await?;
             kit.catalog.doubt(entry.id);
             seen = kit.catalog.of(&*self.store, entry).await?;
-            drift = drift::of_indexes(entry, seen.kind, &seen.indexes);
+            drift = drift::of(entry, kit.catalog.collections(), &seen);
         }
-        let broken = matches!(drift, Drift::Broken(_));
-        self.apply(entry, drift).await?;
-        Ok((!broken).then_some(seen))
+        let sound = matches!(drift, Drift::None { .. });
+        if let Some(revision) = self.snapshot.revision {
+            self.apply(entry, drift, revision).await?;
+        }
+        Ok(sound.then_some(seen))
     }
 
-    /// Has the registry say what was noticed.
-    async fn apply(&self, entry: &Entry, drift: Drift) -> Result<()> {
-        let (collection, index) = (&entry.definition.collection, &entry.definition.name);
-        let Some(revision) = self.snapshot.revision else { return Ok(()) };
-        match drift {
+    /// Has the registry say what was noticed, if it is still at this revision; returns the one from then on, none if it was
+    /// not.
+    async fn apply(&self, entry: &Entry, drift: Drift, revision: i64) -> Result<Option<i64>> {
+        let (state, problem) = match drift {
             // What is there now is not judged by what was seen of another.
-            _ if entry.state != IndexState::Active => {}
-            Drift::None { warning } if warning == entry.problem => {}
-            Drift::None { warning } => {
-                if let Some(warning) = &warning {
-                    warn!(%collection, index, warning, "the TTL index is not alone");
-                }
-                mark(&*self.store, entry, revision, IndexState::Active, warning.as_deref()).await?;
-            }
+            _ if entry.state != IndexState::Active => return Ok(Some(revision)),
+            Drift::None { warning } => (IndexState::Active, warning),
+            Drift::Broken(problem) => (IndexState::NeedsRepair, Some(problem)),
             Drift::Renamed(to) => {
+                let (collection, index) = (&entry.definition.collection, &entry.definition.name);
                 let rename = Change::Rename { entry: entry.id, to: to.clone() };
-                if self.store.change_registry(rename).await?.is_some() {
+                if let Some(now) = self.store.change_registry(rename).await? {
                     info!(%collection, index, %to, "the TTL index follows its collection to its new name");
-                } else {
-                    let problem = format!(
-                        "{collection} was renamed to {to}, which has a TTL index of its own; drop one of them, and repair \
-                         the other"
-                    );
-                    self.mark_broken(entry, revision, &problem).await?;
+                    self.lease.look_at_registry();
+                    return Ok(Some(now));
                 }
+                let problem = format!(
+                    "{collection} was renamed to {to}, which has a TTL index of its own; drop one of them, and repair the \
+                     other"
+                );
+                (IndexState::NeedsRepair, Some(problem))
             }
-            Drift::Broken(problem) => self.mark_broken(entry, revision, &problem).await?,
+        };
+        let now = mark(&*self.store, entry, revision, state, problem.as_deref()).await?;
+        if now != Some(revision) {
+            self.lease.look_at_registry();
         }
-        Ok(())
-    }
-
-    async fn mark_broken(&self, entry: &Entry, revision: i64, problem: &str) -> Result<()> {
-        let (collection, index) = (&entry.definition.collection, &entry.definition.name);
-        if mark(&*self.store, entry, revision, IndexState::NeedsRepair, Some(problem)).await? {
-            warn!(%collection, index, problem, "the TTL index needs repair and is not swept");
-        }
-        Ok(())
+        Ok(now)
     }
 
     async fn pass(

@@ -15,7 +15,7 @@ mod play;
 mod races;
 mod steps;
 mod transactions;
-mod wire;
+pub(crate) mod wire;
 
 use self::play::Play;
 

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "cli")]
 mod confirmed;
+mod drift;
 mod fair;
 mod handover;
 mod ledger;

@@ -11,22 +11,22 @@ use crate::support::{TestDatabase, database_with};
 
 /// The commands that a client has sent.
 #[derive(Clone, Default)]
-pub(super) struct Wire(Arc<Mutex<Vec<Document>>>);
+pub(crate) struct Wire(Arc<Mutex<Vec<Document>>>);
 
 impl Wire {
     /// The commands of this name sent so far, in their order.
-    pub(super) fn commands(&self, name: &str) -> Vec<Document> {
+    pub(crate) fn commands(&self, name: &str) -> Vec<Document> {
         self.all().into_iter().filter(|command| command.keys().next().is_some_and(|first| first == name)).collect()
     }
 
     /// All commands sent so far, in their order.
-    pub(super) fn all(&self) -> Vec<Document> {
+    pub(crate) fn all(&self) -> Vec<Document> {
         self.0.lock().unwrap().clone()
     }
 }
 
 /// A database, and the commands that its client sends.
-pub(super) async fn watched() -> (TestDatabase, Wire) {
+pub(crate) async fn watched() -> (TestDatabase, Wire) {
     let wire = Wire::default();
     let record = wire.clone();
     let database = database_with(|options| {

@@ -102,7 +102,7 @@ async fn rounds(uri: &str, call: Call, collection: &'static str) -> Vec<Duration
             let began = Instant::now();
             call.make(&ttl, collection).await.unwrap();
             took.push(began.elapsed());
-            eprintln!("{call:?} {collection} {round} wait {:?} call {:?}", began-t0, began.elapsed());
+            eprintln!("{call:?} {collection} {round} wait {:?} call {:?}", began - t0, began.elapsed());
         }
         let returned = DateTime::now().timestamp_millis();
         documents.insert_many((0..10).map(|_| due())).await.unwrap();
