@@ -40,11 +40,11 @@ pub(super) async fn run(
     let stop = Stop { asked, late: CancellationToken::new() };
     // Ends with this.
     let mut timer = JoinSet::new();
-    let (stopping, lease_time) = (stop.clone(), options.lease_time);
+    let (ending, lease_time) = (stop.clone(), options.lease_time);
     timer.spawn(async move {
-        stopping.asked.cancelled().await;
+        ending.asked.cancelled().await;
         sleep(lease_time).await;
-        stopping.late.cancel();
+        ending.late.cancel();
     });
     // Said from the start, so that it shows if nobody ever sweeps.
     registry.meter.lease(false, 0);
@@ -56,7 +56,7 @@ pub(super) async fn run(
         match end {
             End::Stopped => give_back(lease, None, &stop).await,
             End::HandOver(to) => give_back(lease, Some(to), &stop).await,
-            End::Lost => {}
+            End::Lost => lease.abandon(),
         }
     }
     info!(name = options.name, "sweeper stopped");

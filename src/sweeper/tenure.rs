@@ -109,6 +109,7 @@ impl<'a> Tenure<'a> {
         let mut bell = self.registry.store.wake().map(|wake| wake.listen());
         loop {
             match self.standing.borrow_and_update().clone() {
+                _ if self.lease.is_lost() => return End::Lost,
                 Standing::Held if self.stop.asked.is_cancelled() => return End::Stopped,
                 Standing::Held => {}
                 Standing::Asked(by) => return End::HandOver(by),

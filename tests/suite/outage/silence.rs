@@ -14,9 +14,8 @@ use crate::support::{TestDatabase, wait};
 
 type Request = Box<dyn FnMut(&Document) -> bool + Send>;
 
-/// Everything a sweeper asks for, each time at another place. Minutes of real time, as this is about limits of minutes.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_is_never_answered_holds_a_sweeper_up_for_a_while_only() {
+/// Whatever is never answered holds a sweeper up for a while only, and does not cost it the lease.
+pub(super) async fn wherever_it_waits() {
     let server = Mongod::shared().await;
     let scene = async |(what, request): (&str, Request)| {
         let (it, proxy) = (server.database().await, Proxy::before(server.port()));
@@ -28,6 +27,7 @@ async fn whatever_is_never_answered_holds_a_sweeper_up_for_a_while_only() {
         all_go(&it, 3 * wait::LONG, what).await;
         let counted = end(sweeper, &ttl, what).await;
         assert_eq!((counted.deleted, gone(&it, DOCUMENTS).await), (DOCUMENTS, DOCUMENTS), "{what}: {counted:?}");
+        assert_eq!(ttl.counters().lease_term, 1, "{what}: it was lost meanwhile");
     };
     let scenes: [(&str, Request); 7] = [
         ("finding what is due", Box::new(nth(3, "find", "c"))),

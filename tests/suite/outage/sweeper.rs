@@ -8,7 +8,7 @@ use mongodb::Client;
 use mongodb::bson::{Bson, DateTime, Document, doc};
 use ttl_index::{Activity, Counts, Sweeper, SweeperHandle, TtlRegistry};
 
-use super::{DOCUMENTS, due_behind, gone};
+use super::{DOCUMENTS, due_behind, gone, silence};
 use crate::support::mongod::{Mongod, Stop};
 use crate::support::proxy::{Fate, Link, Proxy, nth};
 use crate::support::{TestDatabase, wait};
@@ -17,6 +17,9 @@ pub(super) const LEASE: Duration = Duration::from_secs(3);
 
 /// What the driver may take to find its server again, as [`due_behind`] has it.
 pub(super) const SELECTION: Duration = Duration::from_secs(2);
+
+/// Has the driver notice sooner that its server is not there, or there again: by default that takes up to 20 s.
+const WATCHFUL: &str = "&heartbeatFrequencyMS=1000&connectTimeoutMS=1000";
 
 /// A sweeper that takes seconds for a thousand documents, in batches of a hundred.
 pub(super) fn start(ttl: &TtlRegistry, name: &str) -> SweeperHandle {
@@ -54,9 +57,14 @@ async fn insert_more(it: &TestDatabase, documents: u64) {
     it.db.collection("c").insert_many(more).await.unwrap();
 }
 
-/// Whoever runs with defaults, and a server that is killed and not there for two minutes.
+/// What takes minutes of real time by its nature, side by side.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_minutes_without_a_server_are_survived() {
+async fn minutes_without_a_server_or_without_an_answer_are_survived() {
+    join(two_minutes_without_a_server(), silence::wherever_it_waits()).await;
+}
+
+/// Whoever runs with defaults, and a server that is killed.
+async fn two_minutes_without_a_server() {
     const MANY: u64 = 20_000;
     let mut server = Mongod::private(&[]).await;
     let it = server.database().await;
@@ -144,7 +152,7 @@ async fn a_network_that_comes_back_after_the_lease_has_sweeping_go_on() {
     let scene = async |(down, cut): (Link, bool)| {
         let what = format!("{down:?}");
         let (it, proxy) = (server.database().await, Proxy::before(server.port()));
-        let ttl = due_behind(&proxy.uri(it.db.name()), &it, DOCUMENTS).await;
+        let ttl = due_behind(&format!("{}{WATCHFUL}", proxy.uri(it.db.name())), &it, DOCUMENTS).await;
         let mut third = proxy.catch(nth(3, "delete", "c"));
         let sweeper = start(&ttl, "a");
         third.request().await;
@@ -153,7 +161,8 @@ async fn a_network_that_comes_back_after_the_lease_has_sweeping_go_on() {
             proxy.cut();
         }
         third.then(Fate::Pass);
-        wait::until("the lease to be lost", wait::LONG, async || !ttl.counters().lease_held).await;
+        wait::until("it to notice", wait::LONG, async || sweeper.status().activity == Activity::Away).await;
+        assert!(!ttl.counters().lease_held, "{what}");
         proxy.set(Link::Pass);
         all_go(&it, wait::LONG, &what).await;
         assert_eq!(gone(&it, DOCUMENTS).await, DOCUMENTS, "{what}");
@@ -175,25 +184,26 @@ async fn fail(server: &Client, mode: impl Into<Bson>, data: Document) {
     server.database("admin").run_command(command).await.unwrap();
 }
 
-/// Each of them is counted under its code, and none takes more than a batch from being certain.
+/// Each of them is counted under its code, and none leaves more than a batch in doubt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_server_refuses_is_counted_by_its_code_and_survived() {
     let server = Mongod::private(&["--setParameter", "enableTestCommands=1"]).await;
     let it = server.database().await;
-    let ttl = due_behind(&it.uri, &it, 100).await;
+    let ttl = due_behind(&format!("{}{WATCHFUL}", it.uri), &it, 100).await;
     let sweeper = start(&ttl, "a");
     all_go(&it, wait::LONG, "at first").await;
     let mut put = 100;
-    // The driver tries a read once more by itself, and so does a batch that was given up.
+    let mut faults = 1;
+    // The driver tries a read once more by itself.
     for (command, code, times) in [
         ("delete", 10107, 1), // NotWritablePrimary
         ("delete", 11600, 1), // InterruptedAtShutdown
         ("delete", 91, 1),    // ShutdownInProgress
         ("find", 10107, 2),
-        ("find", 91, 2),
         ("find", 50, 1), // MaxTimeMSExpired
         ("find", 43, 1), // CursorNotFound
     ] {
+        faults += 1;
         let what = format!("{code} for a {command}");
         let told = |ttl: &TtlRegistry| counts(ttl).errors.get(&("backend", Some(code))).copied().unwrap_or_default();
         let before = told(&ttl);
@@ -211,7 +221,8 @@ async fn what_the_server_refuses_is_counted_by_its_code_and_survived() {
     it.client.database("admin").run_command(stepping_down).await.unwrap();
     all_go(&it, wait::LONG, "stepped down").await;
     let counted = end(sweeper, &ttl, "refused").await;
-    assert_eq!(counted.deleted + counted.uncertain, put, "{counted:?}");
+    let least_and_most = counted.deleted..=counted.deleted + counted.uncertain;
+    assert!(least_and_most.contains(&put) && counted.uncertain <= 100 * faults, "{put} were put there: {counted:?}");
     assert_eq!(it.db.collection::<Document>("c").count_documents(doc! {}).await.unwrap(), 1);
 }
 
