@@ -7,13 +7,17 @@
 //! Most run on both stores. Those that set the clock run on the embedded store only, whose clock can be set.
 
 mod backend;
+mod background;
 mod catalogue;
 mod definitions;
+mod lease;
 mod load;
 mod monitoring;
+mod pause;
 mod play;
 mod races;
 mod steps;
+mod sweeper;
 mod transactions;
 pub(crate) mod wire;
 

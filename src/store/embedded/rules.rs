@@ -41,15 +41,7 @@ pub(super) fn understood(registry: &Document) -> impl Iterator<Item = Entry> {
 
 /// The same guards as the updates on MongoDB hold.
 pub(super) fn apply(registry: &mut Document, change: Change, revision: Option<i64>) -> Result<bool> {
-    if let Change::Pause(pause) = change {
-        return Ok(match pause {
-            Some(pause) => {
-                registry.insert("paused", pause);
-                true
-            }
-            None => registry.remove("paused").is_some(),
-        });
-    }
+    // A registry that is made by a pause lists none.
     let entries = registry.entry("indexes".to_owned()).or_insert_with(|| Bson::Array(Vec::new()));
     let Some(entries) = entries.as_array_mut() else {
         return Err(Error::Unreadable("the registry of TTL indexes is not an array".to_owned()));
@@ -92,7 +84,10 @@ pub(super) fn apply(registry: &mut Document, change: Change, revision: Option<i6
             let Some(found) = at(entries, entry).filter(unfinished) else { return Ok(false) };
             entries.remove(found);
         }
-        Change::Pause(_) => {}
+        Change::Pause(Some(pause)) => {
+            registry.insert("paused", pause);
+        }
+        Change::Pause(None) => return Ok(registry.remove("paused").is_some()),
     }
     Ok(true)
 }

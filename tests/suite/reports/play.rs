@@ -1,6 +1,7 @@
 //! Playing a report on a store: the stage, and the order of the steps.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use mongodb::bson::{Bson, DateTime, Document};
 use serde_json::Value;
@@ -8,6 +9,7 @@ use tempfile::TempDir;
 use tokio::time::Instant;
 use ttl_index::{EmbeddedStore, Fault, HookedStore, ManualClock, MongoStore, SweepReport, TtlRegistry};
 
+use super::background::Background;
 use super::catalogue::Report;
 use super::steps;
 use crate::support::place::Place;
@@ -23,6 +25,8 @@ pub(super) struct Play {
     pub(super) place: Arc<Place>,
     pub(super) ttl: TtlRegistry,
     pub(super) stage: Arc<Stage>,
+    /// Where time goes by of itself.
+    pub(super) background: Option<Background>,
     /// The embedded store's file, of a report that restarts.
     file: Option<TempDir>,
 }
@@ -42,14 +46,31 @@ pub(super) struct Stage {
 impl Play {
     /// On the embedded store, whose clock shows the report's now.
     pub(super) async fn embedded(id: &str) -> Vec<Play> {
+        vec![Play::on_embedded(id, ManualClock::at(Report::find(id).now())).await]
+    }
+
+    /// The same with a clock that goes along with tokio's, which must be paused.
+    pub(super) async fn ticking(id: &str) -> Play {
+        let mut play = Play::on_embedded(id, ManualClock::ticking_from(Report::find(id).now())).await;
+        play.background = Some(Background::new(Duration::from_secs(1)));
+        play
+    }
+
+    /// On the real server in real time, a second of the report taking so long.
+    pub(super) async fn at_pace(id: &str, second: Duration) -> Play {
+        let mut play = Play::on(id, database().await).await;
+        play.background = Some(Background::new(second));
+        play
+    }
+
+    async fn on_embedded(id: &str, clock: ManualClock) -> Play {
         let report = Report::find(id);
-        let restarts = report.steps().iter().any(|step| step["op"] == "restart_layer");
-        let file = restarts.then(|| TempDir::new().unwrap());
-        let clock = ManualClock::at(report.now());
+        let reopens = |step: &Value| step["op"] == "restart_layer" || step["op"] == "maintenance_mode";
+        let file = report.steps().iter().any(reopens).then(|| TempDir::new().unwrap());
         let place = Arc::new(Place::Embedded(open_embedded(file.as_ref(), &clock)));
         let stage = Arc::new(Stage::new(clock, 0));
         let ttl = hooked(&place, &stage).await;
-        vec![Play { report, next: 0, place, ttl, stage, file }]
+        Play { report, next: 0, place, ttl, stage, background: None, file }
     }
 
     /// On the real server, whose clock cannot be set: the report's dates are moved to its now.
@@ -65,7 +86,7 @@ impl Play {
         let shift = now.timestamp_millis() - report.now().timestamp_millis();
         let stage = Arc::new(Stage::new(ManualClock::at(now), shift));
         let ttl = hooked(&place, &stage).await;
-        Play { report, next: 0, place, ttl, stage, file: None }
+        Play { report, next: 0, place, ttl, stage, background: None, file: None }
     }
 
     /// One after the other on both.
@@ -79,6 +100,9 @@ impl Play {
     pub(super) async fn finish(mut self) -> Play {
         while let Some(step) = self.advance() {
             self.play(step).await;
+        }
+        if let Some(background) = &self.background {
+            background.shutdown().await;
         }
         self
     }
@@ -115,7 +139,7 @@ impl Play {
     }
 
     /// Closes everything and opens it anew.
-    async fn restart(&mut self) {
+    pub(super) async fn restart(&mut self) {
         let reopened = match &*self.place {
             Place::Mongo(old) => {
                 let client = mongodb::Client::with_uri_str(&old.uri).await.unwrap();
@@ -138,6 +162,11 @@ impl Play {
     /// What the last pass reported.
     pub(super) fn last_sweep(&self) -> SweepReport {
         self.stage.sweeps.lock().unwrap().pop().expect("nothing was swept")
+    }
+
+    /// Where time goes by of itself.
+    pub(super) fn background(&self) -> &Background {
+        self.background.as_ref().unwrap_or_else(|| panic!("{} needs a clock that goes on", self.report.id))
     }
 
     pub(super) fn database(&self) -> &TestDatabase {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::{LocalBoxFuture, join_all};
 use mongodb::bson::{Bson, Document, doc};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -13,13 +13,14 @@ use super::catalogue::instant;
 use super::play::{Play, Stage};
 use crate::support::json;
 use crate::support::place::Place;
+use crate::support::wait;
 
 /// Plays one step.
 ///
 /// # Panics
 ///
 /// If the step does not come out as the report says, or needs a test written by hand.
-pub(super) fn play<'a>(on: &'a Play, step: &'a Value) -> BoxFuture<'a, ()> {
+pub(super) fn play<'a>(on: &'a Play, step: &'a Value) -> LocalBoxFuture<'a, ()> {
     let stage = &*on.stage;
     async move {
         match text(step, "op") {
@@ -48,14 +49,21 @@ pub(super) fn play<'a>(on: &'a Play, step: &'a Value) -> BoxFuture<'a, ()> {
                 let now = step.get("server_now").unwrap_or(&step["now"]);
                 clock(on).set(instant(now.as_str().unwrap()));
             }
-            "advance_clock" => clock(on).advance(Duration::from_secs(step["seconds"].as_u64().unwrap())),
+            "advance_clock" => advance_clock(on, &step["seconds"]).await,
+            "sweep_interval_s" => on.background().set_interval(&step["value"]),
+            "sweeper" | "start_sweeper" => on.background().start(&on.ttl, step).await,
+            "shutdown_gracefully" => on.background().shutdown().await,
+            "pause_sweeper" => drop(on.ttl.pause().await.unwrap()),
+            "resume_sweeper" => assert!(on.ttl.resume().await.unwrap()),
+            "maintenance_mode" if step["enabled"] == true => drop(on.ttl.pause().await.unwrap()),
+            "maintenance_mode" => assert!(on.ttl.resume().await.unwrap()),
             "sweep_until_idle" => sweep_until_idle(on, step).await,
             "expect_ids" => expect_ids(on, step).await,
             "count" => assert_eq!(Some(on.place.count(collection(step)).await), step["expect"].as_u64(), "{step}"),
             op => panic!("a step that needs a test by hand: {op}"),
         }
     }
-    .boxed()
+    .boxed_local()
 }
 
 fn text<'a>(step: &'a Value, field: &str) -> &'a str {
@@ -70,6 +78,13 @@ pub(super) fn collection(step: &Value) -> &str {
 fn clock(on: &Play) -> &ttl_index::ManualClock {
     assert!(matches!(*on.place, Place::Embedded(_)), "the clock of a real server cannot be set");
     &on.stage.clock
+}
+
+async fn advance_clock(on: &Play, seconds: &Value) {
+    match &on.background {
+        Some(background) => tokio::time::sleep(background.lasting(seconds)).await,
+        None => clock(on).advance(Duration::from_secs(seconds.as_u64().unwrap())),
+    }
 }
 
 /// Holds a result against the step's `expect`: absent, `ok…` or `success…`, or an error with one of the codes it names.
@@ -228,22 +243,26 @@ pub(super) async fn sweep_until_idle(on: &Play, step: &Value) {
             }
             let report = swept.unwrap();
             let ended = report.ended;
-            assert!(matches!(ended, Ended::Drained | Ended::Cancelled), "{report:?}");
+            assert!(matches!(ended, Ended::Drained | Ended::Cancelled | Ended::Paused), "{report:?}");
             on.stage.sweeps.lock().unwrap().push(report);
             // Cancelled: the index was modified meanwhile, and the new period is to be swept by.
-            if ended == Ended::Drained {
+            if ended != Ended::Cancelled {
                 break;
             }
         }
     }
 }
 
+/// Where time goes by in the background, a real machine is given the time that it takes.
 async fn expect_ids(on: &Play, step: &Value) {
-    let found = ids(&on.place, collection(step)).await;
     let mut expected: Vec<String> =
         step["ids"].as_array().unwrap().iter().map(|id| json::bson(id).to_string()).collect();
     expected.sort_unstable();
-    assert_eq!(found, expected, "{step}");
+    let found = async || ids(&on.place, collection(step)).await;
+    if on.background.is_some() && matches!(*on.place, Place::Mongo(_)) {
+        wait::until(&step.to_string(), wait::LONG, async || found().await == expected).await;
+    }
+    assert_eq!(found().await, expected, "{step}");
 }
 
 /// The `_id`s in a collection, as text, in order.

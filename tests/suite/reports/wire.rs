@@ -6,6 +6,7 @@ use futures_util::TryStreamExt;
 use mongodb::bson::{Document, doc};
 use mongodb::event::EventHandler;
 use mongodb::event::command::CommandEvent;
+use mongodb::options::ClientOptions;
 
 use crate::support::{TestDatabase, database_with};
 
@@ -14,6 +15,16 @@ use crate::support::{TestDatabase, database_with};
 pub(crate) struct Wire(Arc<Mutex<Vec<Document>>>);
 
 impl Wire {
+    /// Has what the client sends noted.
+    pub(crate) fn watch(&self, options: &mut ClientOptions) {
+        let noted = self.0.clone();
+        options.command_event_handler = Some(EventHandler::callback(move |event| {
+            if let CommandEvent::Started(event) = event {
+                noted.lock().unwrap().push(event.command);
+            }
+        }));
+    }
+
     /// The commands of this name sent so far, in their order.
     pub(crate) fn commands(&self, name: &str) -> Vec<Document> {
         self.all().into_iter().filter(|command| command.keys().next().is_some_and(|first| first == name)).collect()
@@ -28,15 +39,7 @@ impl Wire {
 /// A database, and the commands that its client sends.
 pub(crate) async fn watched() -> (TestDatabase, Wire) {
     let wire = Wire::default();
-    let record = wire.clone();
-    let database = database_with(|options| {
-        options.command_event_handler = Some(EventHandler::callback(move |event| {
-            if let CommandEvent::Started(event) = event {
-                record.0.lock().unwrap().push(event.command);
-            }
-        }));
-    })
-    .await;
+    let database = database_with(|options| wire.watch(options)).await;
     (database, wire)
 }
 
