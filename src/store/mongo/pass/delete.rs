@@ -76,10 +76,10 @@ impl MongoPass {
                 return Ok(Deletion::Fenced(deleted));
             };
             let settled = self.settled(&fence);
-            self.target.fence.sending(settled);
+            let before = self.target.fence.sending(settled);
             let reply = self.delete_piece(piece, until, &fence, settled).await;
             if !matches!(reply, Reply::Unclear(_)) {
-                self.target.fence.settled();
+                self.target.fence.settled(before);
             }
             match reply {
                 Reply::Deleted(count) => deleted += count,
