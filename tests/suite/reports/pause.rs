@@ -40,7 +40,8 @@ fn ttl_099_load_spike_or_huge_backlog() {
 async fn bounded_after(mut play: Play, resume: &serde_json::Value, time: Duration) {
     // Before and after the look, so that no look is taken for shorter than it was.
     let mut looks: Vec<(Instant, u64, Instant)> = Vec::new();
-    let deleted = || play.ttl.counters().total.deleted;
+    let ttl = play.ttl.clone();
+    let deleted = || ttl.counters().total.deleted;
     let began = Instant::now();
     play.play(resume).await;
     while began.elapsed() < time || deleted() == 0 {

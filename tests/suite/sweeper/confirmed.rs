@@ -119,8 +119,8 @@ async fn rounds(uri: &str, call: Call, collection: &'static str) -> Vec<Duration
         delete.documents > 0 && windows.iter().any(|window| delete.ended > window.start && delete.begun < window.end)
     };
     assert_eq!(deletes.iter().filter(within).count(), 0, "{call:?}: {windows:?} {deletes:?}");
-    let deleted: i64 = deletes.iter().map(|delete| delete.documents).sum();
-    println!("{call:?} {collection}: {deleted} documents deleted by {} statements", deletes.len());
+    let sum: i64 = deletes.iter().map(|delete| delete.documents).sum();
+    println!("{call:?} {collection}: {sum} documents deleted by {} statements", deletes.len());
     took
 }
 
