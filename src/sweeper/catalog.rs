@@ -103,7 +103,7 @@ impl Catalog {
 #[cfg(all(test, feature = "embedded"))]
 mod tests {
     use super::*;
-    use crate::{EmbeddedStore, store::sealed::Sealed};
+    use crate::store::{embedded::EmbeddedStore, sealed::Sealed};
 
     #[tokio::test(start_paused = true)]
     async fn collections_are_listed_once_a_minute_at_most() {
