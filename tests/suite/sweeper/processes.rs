@@ -84,8 +84,8 @@ fn assert_exactly_once(deletes: &[Delete]) {
 fn assert_rate_kept(deletes: &[Delete]) {
     for first in deletes {
         let window = deletes.iter().filter(|delete| (0..10_000).contains(&(delete.ended - first.ended)));
-        let deleted: i64 = window.map(|delete| delete.documents).sum();
-        assert!(deleted <= RATE * 11, "{deleted} in 10 s from {}", first.ended);
+        let sum: i64 = window.map(|delete| delete.documents).sum();
+        assert!(sum <= RATE * 11, "{sum} in 10 s from {}", first.ended);
     }
 }
 
