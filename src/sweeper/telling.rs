@@ -74,13 +74,15 @@ impl Tenure<'_> {
         if !news && self.told_at.is_some_and(|at| at.elapsed() < TELL_EVERY) {
             return;
         }
-        self.told_at = Some(Instant::now());
+        // Once somebody else has told something, whoever was frozen meanwhile has nothing to add.
+        let before = self.told_at.replace(Instant::now());
+        let guard = before.map_or_else(Document::new, |_| doc! { "term": self.lease.term() });
         let rows: Vec<Document> = self.visits.iter().map(|(id, visits)| visits.to_document(*id)).collect();
         let fields = doc! { "term": self.lease.term(), "at": now, "indexes": rows };
         let store = self.registry.store.clone();
         tokio::spawn(async move {
             let id = status::RECORD;
-            let written = match store.set_record(Records::Lease, id, Guard::Has(doc! {}), fields.clone()).await {
+            let written = match store.set_record(Records::Lease, id, Guard::Has(guard), fields.clone()).await {
                 Ok(None) => store.set_record(Records::Lease, id, Guard::Missing, fields).await,
                 other => other,
             };
