@@ -18,7 +18,7 @@ use tracing::{debug, info, warn};
 use super::{
     Options, changed,
     run::Stop,
-    schedule::Schedule,
+    schedule::{Outcome, Schedule},
     status::{Activity, SweeperStatus, Visits},
     telling::by_state,
     visit::{Ground, Kit, Visited, outcome},
@@ -49,8 +49,8 @@ const LOOK_AT_PAUSE: Duration = Duration::from_secs(1);
 /// How often the database is asked for its time; in between it is reckoned on. A pass asks for itself.
 const ASK_TIME_EVERY: Duration = Duration::from_secs(10);
 
-/// How often at most an index is visited that has no ordinary index to walk.
-const WITHOUT_INDEX: Duration = Duration::from_secs(3600);
+/// In how many intervals an index is visited once that has no ordinary index to walk: by default once an hour.
+const WITHOUT_INDEX: u32 = 60;
 
 /// Why a tenure ended.
 pub(super) enum End {
@@ -73,6 +73,8 @@ pub(super) struct Tenure<'a> {
     pub(super) snapshot: Option<Arc<Snapshot>>,
     pub(super) visits: HashMap<ObjectId, Visits>,
     continued: HashMap<ObjectId, JoinHandle<()>>,
+    /// Since when each index is as it is: one that is changed is visited at once.
+    known: HashMap<ObjectId, (DateTime, IndexState)>,
     pub(super) told_at: Option<Instant>,
     /// What the database's clock showed, and when.
     clock: Option<(DateTime, Instant)>,
@@ -94,6 +96,7 @@ impl<'a> Tenure<'a> {
             snapshot: None,
             visits: HashMap::new(),
             continued: HashMap::new(),
+            known: HashMap::new(),
             told_at: None,
             clock: None,
             registry,
@@ -213,6 +216,11 @@ impl<'a> Tenure<'a> {
         let ids: HashSet<ObjectId> = entries(&snapshot).map(|entry| entry.id).collect();
         let intervals: Vec<_> = entries(&snapshot).map(|entry| (entry.id, self.interval(entry))).collect();
         self.schedule.keep(intervals, Instant::now());
+        let standing: HashMap<_, _> =
+            entries(&snapshot).map(|entry| (entry.id, (entry.rule_since, entry.state))).collect();
+        let changed = standing.iter().filter(|(id, now)| self.known.get(id) != Some(now)).map(|(id, _)| *id);
+        self.schedule.hurry(changed, Instant::now());
+        self.known = standing;
         self.visits.retain(|id, _| ids.contains(id));
         self.continued.retain(|id, _| ids.contains(id));
         if let Some(kit) = &mut self.kit {
@@ -228,7 +236,7 @@ impl<'a> Tenure<'a> {
     /// How often an index is visited. Without an ordinary index to walk each visit reads the whole collection.
     fn interval(&self, entry: &Entry) -> Duration {
         let walks = entry.definition.supporting_index;
-        if walks { self.options.interval } else { self.options.interval.max(WITHOUT_INDEX) }
+        if walks { self.options.interval } else { self.options.interval.saturating_mul(WITHOUT_INDEX) }
     }
 
     async fn visit(&mut self, snapshot: &Arc<Snapshot>, id: ObjectId, now: DateTime) {
@@ -237,8 +245,14 @@ impl<'a> Tenure<'a> {
         let (kit, ground, stop) = (self.take_kit(), self.ground(snapshot), self.stop.asked.child_token());
         let _stop_with_lease = stop.clone().drop_guard();
         let Some((kit, visited)) = self.within_slice(ground.visit(kit, id, stop.clone()), &stop).await else { return };
+        let came_to = match outcome(&visited, now) {
+            // There was nothing to read.
+            Outcome::Drained(None) if !kit.catalog.collections().contains_key(entry.definition.collection.as_str()) => {
+                Outcome::Drained(Some(self.options.interval))
+            }
+            other => other,
+        };
         self.kit = Some(kit);
-        let came_to = outcome(&visited, now);
         self.schedule.visited(id, came_to, Instant::now());
         self.account(entry, &visited, came_to, now);
         if let Visited::Passed(passed) = &visited
