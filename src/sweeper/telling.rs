@@ -51,6 +51,7 @@ impl Tenure<'_> {
         if matches!(came_to, Outcome::Drained(_) | Outcome::More) {
             self.registry.meter.success(now);
         }
+        self.untold = true;
         self.write_status(now, news);
     }
 
@@ -69,18 +70,28 @@ impl Tenure<'_> {
         self.told.send_replace(status);
     }
 
-    /// Writes down what is told of the indexes, now and then and when there is news of an error.
-    fn write_status(&mut self, now: DateTime, news: bool) {
-        if !news && self.told_at.is_some_and(|at| at.elapsed() < TELL_EVERY) {
-            return;
+    /// Writes down what is told of the indexes, if there is something new and it is time, or if there is news of an error.
+    pub(super) fn write_status(&mut self, now: DateTime, news: bool) {
+        if news || self.tell_at().is_some_and(|at| at <= Instant::now()) {
+            tokio::spawn(self.writing(now));
         }
+    }
+
+    /// When there is something to be written down.
+    pub(super) fn tell_at(&self) -> Option<Instant> {
+        self.untold.then(|| self.told_at.map_or_else(Instant::now, |at| at + TELL_EVERY))
+    }
+
+    /// Writes down what is not written down yet.
+    pub(super) fn writing(&mut self, now: DateTime) -> impl Future<Output = ()> + Send + 'static {
         // Once somebody else has told something, whoever was frozen meanwhile has nothing to add.
         let before = self.told_at.replace(Instant::now());
         let guard = before.map_or_else(Document::new, |_| doc! { "term": self.lease.term() });
+        self.untold = false;
         let rows: Vec<Document> = self.visits.iter().map(|(id, visits)| visits.to_document(*id)).collect();
         let fields = doc! { "term": self.lease.term(), "at": now, "indexes": rows };
         let store = self.registry.store.clone();
-        tokio::spawn(async move {
+        async move {
             let id = status::RECORD;
             let written = match store.set_record(Records::Lease, id, Guard::Has(guard), fields.clone()).await {
                 Ok(None) => store.set_record(Records::Lease, id, Guard::Missing, fields).await,
@@ -89,7 +100,7 @@ impl Tenure<'_> {
             if let Err(error) = written {
                 debug!(%error, "the status could not be written down");
             }
-        });
+        }
     }
 }
 

@@ -29,6 +29,7 @@ use crate::{
     error::Result,
     lease::{Lease, Standing},
     meter::Labels,
+    namespace::CollectionName,
     pacing::Bucket,
     registry::{Slot, Snapshot, TtlRegistry, continue_creation, continue_operations},
     sweep::Ended,
@@ -74,8 +75,10 @@ pub(super) struct Tenure<'a> {
     pub(super) visits: HashMap<ObjectId, Visits>,
     continued: HashMap<ObjectId, JoinHandle<()>>,
     /// Since when each index is as it is: one that is changed is visited at once.
-    known: HashMap<ObjectId, (DateTime, IndexState)>,
+    known: HashMap<ObjectId, (DateTime, IndexState, CollectionName)>,
     pub(super) told_at: Option<Instant>,
+    /// Whether visits have come to something that is not written down yet.
+    pub(super) untold: bool,
     /// What the database's clock showed, and when.
     clock: Option<(DateTime, Instant)>,
 }
@@ -98,6 +101,7 @@ impl<'a> Tenure<'a> {
             continued: HashMap::new(),
             known: HashMap::new(),
             told_at: None,
+            untold: false,
             clock: None,
             registry,
             options,
@@ -113,9 +117,15 @@ impl<'a> Tenure<'a> {
         loop {
             match self.standing.borrow_and_update().clone() {
                 _ if self.lease.is_lost() => return End::Lost,
-                Standing::Held if self.stop.asked.is_cancelled() => return End::Stopped,
+                Standing::Held if self.stop.asked.is_cancelled() => {
+                    self.tell_last().await;
+                    return End::Stopped;
+                }
                 Standing::Held => {}
-                Standing::Asked(by) => return End::HandOver(by),
+                Standing::Asked(by) => {
+                    self.tell_last().await;
+                    return End::HandOver(by);
+                }
                 Standing::Lost => return End::Lost,
             }
             let wait_until = match self.step().await {
@@ -133,6 +143,7 @@ impl<'a> Tenure<'a> {
                     Instant::now() + RETRY
                 }
             };
+            let wait_until = self.tell_at().map_or(wait_until, |tell_at| wait_until.min(tell_at));
             let rung = async {
                 match &mut bell {
                     Some(bell) => changed(bell).await,
@@ -146,6 +157,14 @@ impl<'a> Tenure<'a> {
                 () = changed(&mut self.revision) => self.snapshot = None,
                 () = rung => self.hurry(),
             }
+        }
+    }
+
+    /// What the last visits came to, before somebody else tells.
+    async fn tell_last(&mut self) {
+        if let (true, Some((told, at))) = (self.untold, self.clock) {
+            let writing = self.writing(self.registry.store.now_since(told, at));
+            self.within(writing).await;
         }
     }
 
@@ -165,6 +184,7 @@ impl<'a> Tenure<'a> {
             return Ok(Some(Instant::now() + LOOK_AT_PAUSE));
         }
         self.tell(Activity::Sweeping);
+        self.write_status(now, false);
         let kit = self.take_kit();
         let ground = self.ground(&snapshot);
         let Some((kit, looked)) = self.within(ground.look_around(kit)).await else { return Ok(None) };

@@ -62,6 +62,10 @@ impl Sweeping<'_> {
             _ if found == 0 && ended == Ended::Drained => {
                 debug!(collection, index, disputed, %ended, "nothing was due");
             }
+            // Under a backlog one turn follows the other.
+            _ if ended == Ended::LimitReached => {
+                debug!(collection, index, found, deleted, changed, left, disputed, batches, %ended, "more is due");
+            }
             _ => info!(collection, index, found, deleted, changed, left, disputed, batches, %ended, "pass ended"),
         }
         self.visit.meter.pass(&self.labels(), ended.as_str());
