@@ -177,7 +177,8 @@ impl Error {
         }
     }
 
-    /// In one word, which stays: `refused`, `backend`, `embedded`, `in_use`, `unfit` or `unreadable`.
+    /// In one word, which stays: `refused`, `backend`, `embedded`, `in_use`, `unfit`, `not_yet_guaranteed`, `interrupted` or
+    /// `unreadable`.
     pub const fn kind(&self) -> &'static str {
         match self {
             Error::Refused(_) => "refused",

@@ -115,7 +115,8 @@ impl<'a> Tenure<'a> {
     pub(super) async fn hold(&mut self) -> End {
         let mut bell = self.registry.store.wake().map(|wake| wake.listen());
         loop {
-            match self.standing.borrow_and_update().clone() {
+            let standing = self.standing.borrow_and_update().clone();
+            match standing {
                 _ if self.lease.is_lost() => return End::Lost,
                 Standing::Held if self.stop.asked.is_cancelled() => {
                     self.tell_last().await;
@@ -180,9 +181,11 @@ impl<'a> Tenure<'a> {
         let Some(snapshot) = self.read_registry().await? else { return Ok(None) };
         let Some(now) = self.now().await? else { return Ok(None) };
         if snapshot.paused.as_ref().is_some_and(|pause| pause.holds_at(now)) {
+            self.registry.meter.paused(true);
             self.tell(Activity::Paused);
             return Ok(Some(Instant::now() + LOOK_AT_PAUSE));
         }
+        self.registry.meter.paused(false);
         self.tell(Activity::Sweeping);
         self.write_status(now, false);
         let kit = self.take_kit();
@@ -236,8 +239,8 @@ impl<'a> Tenure<'a> {
         let ids: HashSet<ObjectId> = entries(&snapshot).map(|entry| entry.id).collect();
         let intervals: Vec<_> = entries(&snapshot).map(|entry| (entry.id, self.interval(entry))).collect();
         self.schedule.keep(intervals, Instant::now());
-        let standing: HashMap<_, _> =
-            entries(&snapshot).map(|entry| (entry.id, (entry.rule_since, entry.state))).collect();
+        let standing = |entry: &Entry| (entry.rule_since, entry.state, entry.definition.collection.clone());
+        let standing: HashMap<_, _> = entries(&snapshot).map(|entry| (entry.id, standing(entry))).collect();
         let changed = standing.iter().filter(|(id, now)| self.known.get(id) != Some(now)).map(|(id, _)| *id);
         self.schedule.hurry(changed, Instant::now());
         self.known = standing;
