@@ -35,6 +35,9 @@ use crate::{
 /// The shortest lease worth having: it is renewed five times in it.
 const SHORTEST_LEASE: Duration = Duration::from_secs(1);
 
+/// The longest lease, and the longest interval between visits: far beyond what is of use, and within what clocks can show.
+const LONGEST: Duration = Duration::from_secs(365 * 86_400);
+
 /// The background sweeper of a database.
 ///
 /// # Expected flow
@@ -108,13 +111,13 @@ impl Sweeper {
         self
     }
 
-    /// How often each TTL index is visited, above 0; every 60 s by default.
+    /// How often each TTL index is visited, above 0 and at most a year; every 60 s by default.
     pub fn interval(mut self, interval: Duration) -> Self {
         self.options.interval = interval;
         self
     }
 
-    /// Within which another sweeper takes over after a crash, at least 1 s; 15 s by default.
+    /// Within which another sweeper takes over after a crash, 1 s to a year; 15 s by default.
     pub fn lease_time(mut self, time: Duration) -> Self {
         self.options.lease_time = time;
         self
@@ -164,8 +167,14 @@ impl Options {
         if self.interval.is_zero() {
             return refuse("the interval between visits must be above 0".to_owned());
         }
-        if self.lease_time < SHORTEST_LEASE {
-            return refuse(format!("the lease time must be at least 1 s, but got {:?}", self.lease_time));
+        if self.interval > LONGEST {
+            return refuse(format!("the interval between visits must be at most a year, but got {:?}", self.interval));
+        }
+        if !(SHORTEST_LEASE..=LONGEST).contains(&self.lease_time) {
+            return refuse(format!(
+                "the lease time must be at least 1 s and at most a year, but got {:?}",
+                self.lease_time
+            ));
         }
         Ok(())
     }

@@ -20,6 +20,9 @@ use crate::{
 /// How long to wait unless told otherwise: several times what a dead holder's lease takes to lapse.
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(60);
 
+/// Longer than this nobody waits; the clock ends somewhere.
+const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
+
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
@@ -30,7 +33,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 /// [`Error::NotYetGuaranteed`] if that cannot be said within `max_wait`.
 pub(crate) async fn wait_until_acknowledged(store: &DynStore, revision: i64, max_wait: Duration) -> Result<()> {
     let holder = Arc::new(Mutex::new(None));
-    let end = Instant::now() + max_wait;
+    let end = Instant::now() + max_wait.min(FOR_EVER);
     // A task of its own: a driver call must not be dropped halfway, and may take for ever.
     let waiting = tokio::spawn(wait(store.clone(), revision, end, holder.clone()));
     match timeout_at(end, waiting).await {

@@ -203,7 +203,8 @@ impl Shared {
         let Taken { mut told, mut told_at, before, .. } = taken;
         let mut valid_until = before + self.claimant.still();
         let mut next = Instant::now() + self.claimant.renew_every();
-        for renewal in 1_i64.. {
+        let mut renewal = 0_i64;
+        loop {
             tokio::select! {
                 () = self.stop.cancelled() => return,
                 () = sleep_until(next) => {}
@@ -213,6 +214,9 @@ impl Shared {
                     return self.lose("it could not be renewed in time");
                 }
                 let sent = Instant::now();
+                // Another number with each try: one that was held up, and comes after later ones, must not show again what
+                // an observer has seen already.
+                renewal += 1;
                 // In a task of its own: a driver's future must not be dropped halfway, and may take for ever.
                 let shared = self.clone();
                 let ask_time = renewal % ASK_TIME_EVERY == 0;

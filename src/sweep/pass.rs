@@ -231,7 +231,8 @@ impl<'a> Sweeping<'a> {
     /// The next batch, and whether the pass may go on behind the dates in it.
     async fn find(&mut self, pass: &mut dyn Pass) -> Result<(Vec<Found>, bool)> {
         if !self.moved.is_empty() {
-            return Ok((std::mem::take(&mut self.moved), false));
+            let most = self.moved.len().min(self.visit.options.documents_in_batch() as usize);
+            return Ok((self.moved.drain(..most).collect(), false));
         }
         Ok((pass.find(&self.position, self.visit.options.documents_in_batch()).await?, pass.ordered()))
     }

@@ -44,6 +44,9 @@ const LAST_WAIT: Duration = Duration::from_secs(3);
 /// A creation that nobody has finished for so long is continued: who asked for it may be gone.
 const CONTINUE_AFTER: Duration = Duration::from_secs(60);
 
+/// Operations that are under way are looked at again so soon: whoever began them may be gone.
+const LOOK_AT_OPERATIONS: Duration = Duration::from_secs(60);
+
 /// While sweeping is paused it is looked so often whether the pause is over.
 const LOOK_AT_PAUSE: Duration = Duration::from_secs(1);
 
@@ -79,6 +82,10 @@ pub(super) struct Tenure<'a> {
     pub(super) told_at: Option<Instant>,
     /// Whether visits have come to something that is not written down yet.
     pub(super) untold: bool,
+    /// When the registry was read, and what processes that are gone have left was looked for.
+    read_at: Option<Instant>,
+    /// Whether operations were under way then.
+    under_way: bool,
     /// What the database's clock showed, and when.
     clock: Option<(DateTime, Instant)>,
 }
@@ -102,6 +109,8 @@ impl<'a> Tenure<'a> {
             known: HashMap::new(),
             told_at: None,
             untold: false,
+            read_at: None,
+            under_way: false,
             clock: None,
             registry,
             options,
@@ -194,14 +203,14 @@ impl<'a> Tenure<'a> {
         self.kit = Some(kit);
         looked?;
         let Some((id, at)) = self.schedule.next(Instant::now()) else {
-            return Ok(Some(Instant::now() + self.options.interval));
+            return Ok(Some(Instant::now() + self.read_every()));
         };
         if at > Instant::now() {
             if let Some(wake) = self.registry.store.wake() {
                 let until = i64::try_from((at - Instant::now()).as_millis()).unwrap_or(i64::MAX);
                 wake.look_at(DateTime::from_millis(now.timestamp_millis().saturating_add(until)));
             }
-            return Ok(Some(at));
+            return Ok(Some(at.min(Instant::now() + self.read_every())));
         }
         self.visit(&snapshot, id, now).await;
         Ok(None)
@@ -220,7 +229,8 @@ impl<'a> Tenure<'a> {
 
     /// The registry as it is now; none if that did not come to an end.
     async fn read_registry(&mut self) -> Result<Option<Arc<Snapshot>>> {
-        if self.revision.has_changed().unwrap_or(false) {
+        let too_old = self.read_at.is_some_and(|at| at.elapsed() >= self.read_every());
+        if too_old || self.revision.has_changed().unwrap_or(false) {
             self.snapshot = None;
         }
         if let Some(snapshot) = &self.snapshot {
@@ -229,12 +239,14 @@ impl<'a> Tenure<'a> {
         self.revision.mark_unchanged();
         let store = self.registry.store.clone();
         let reading = async move {
-            if let Err(error) = continue_operations(&*store).await {
+            let under_way = continue_operations(&*store).await.unwrap_or_else(|error| {
                 debug!(%error, "operations of processes that are gone could not be looked at");
-            }
-            Snapshot::load(&*store).await
+                true
+            });
+            Snapshot::load(&*store).await.map(|snapshot| (snapshot, under_way))
         };
-        let Some(snapshot) = self.within(reading).await.transpose()? else { return Ok(None) };
+        let Some((snapshot, under_way)) = self.within(reading).await.transpose()? else { return Ok(None) };
+        self.under_way = under_way;
         let snapshot = Arc::new(snapshot);
         let ids: HashSet<ObjectId> = entries(&snapshot).map(|entry| entry.id).collect();
         let intervals: Vec<_> = entries(&snapshot).map(|entry| (entry.id, self.interval(entry))).collect();
@@ -252,8 +264,14 @@ impl<'a> Tenure<'a> {
         }
         self.registry.meter.indexes(&by_state(&snapshot));
         self.registry.meter.keep(&entries(&snapshot).map(Entry::names).collect());
+        self.read_at = Some(Instant::now());
         self.snapshot = Some(snapshot.clone());
         Ok(Some(snapshot))
+    }
+
+    /// How often at least the registry is read, whether it has changed or not.
+    fn read_every(&self) -> Duration {
+        if self.under_way { self.options.interval.min(LOOK_AT_OPERATIONS) } else { self.options.interval }
     }
 
     /// How often an index is visited. Without an ordinary index to walk each visit reads the whole collection.

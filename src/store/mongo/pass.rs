@@ -8,6 +8,7 @@ use mongodb::{
     bson::{Bson, DateTime, Document, RawBsonRef, RawDocument, RawDocumentBuf, doc},
     options::Hint,
 };
+use tokio::time::Instant;
 
 use super::{
     STATEMENT_LIMIT,
@@ -36,12 +37,14 @@ pub(super) struct MongoPass {
     cursor: Option<Cursor<RawDocumentBuf>>,
     /// The first document that was found and cannot be named in a query, so that it is passed over.
     unnamable: Option<Error>,
+    /// When the collection was last seen to be the one that is meant, where the server does not see to that.
+    identified: Option<Instant>,
 }
 
 impl MongoPass {
     pub(super) fn new(database: Database, target: Target, extensions: Extensions) -> Self {
         let documents = database.collection(target.collection.as_str());
-        Self { database, documents, target, extensions, cursor: None, unnamable: None }
+        Self { database, documents, target, extensions, cursor: None, unnamable: None, identified: None }
     }
 
     fn bounds(&self, from: Option<DateTime>, until: DateTime) -> Bounds {

@@ -1,10 +1,12 @@
 //! What processes that are gone have left, as a sweeper finds it.
 
+use std::time::Duration;
+
 use mongodb::bson::{Bson, DateTime, Document, doc};
-use ttl_index::{IndexState, MongoStore, OperationState, TtlIndex, TtlRegistry};
+use ttl_index::{IndexState, MongoStore, OperationState, Sweeper, TtlIndex, TtlRegistry};
 
 use super::{expired, fail_point, failing_server, on_t, ordinary_indexes, tamper};
-use crate::support::{TestDatabase, database};
+use crate::support::{TestDatabase, database, wait};
 
 /// So that whoever began what is not finished is taken for gone.
 pub(super) async fn a_minute_passes(it: &TestDatabase) {
@@ -165,4 +167,100 @@ async fn trouble_that_passes_leaves_a_creation_to_be_continued() {
         .await;
     assert_eq!(ttl.continue_interrupted().await.unwrap_err().code(), Some(67));
     assert_eq!(ttl.list_indexes().await.unwrap()[0].state, IndexState::NeedsRepair);
+}
+
+/// On a database where nothing else changes.
+#[tokio::test]
+async fn a_sweeper_ends_what_is_left_while_it_runs() {
+    let it = database().await;
+    let ttl = TtlRegistry::open(MongoStore::new(it.db.clone())).await.unwrap();
+    it.db.collection("c").insert_many(expired(3)).await.unwrap();
+    ttl.create_index("c", on_t()).await.unwrap();
+    let sweeper = Sweeper::new(ttl.clone()).interval(Duration::from_millis(500)).start().unwrap();
+    wait::until("it to sweep", wait::LONG, async || {
+        it.db.collection::<Document>("c").count_documents(doc! {}).await.unwrap() == 0
+    })
+    .await;
+    // Whatever has changed by now is gone by as well.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    unfinished(&it, doc! {}).await;
+    a_minute_passes(&it).await;
+    wait::until("it to be ended", Duration::from_secs(20), async || state(&ttl).await == OperationState::Successful)
+        .await;
+    sweeper.shutdown().await.unwrap();
+}
+
+/// A registry of another process, which the server holds for two seconds before this change of the registry.
+async fn slow_process(it: &TestDatabase, before_change: i32, then: Document) -> TtlRegistry {
+    const NAME: &str = "slow";
+    let mut data = doc! {
+        "failCommands": ["findAndModify"],
+        "namespace": format!("{}.ttl_index.registry", it.db.name()),
+        "appName": NAME,
+        "blockConnection": true,
+        "blockTimeMS": 2_000,
+    };
+    data.extend(then);
+    fail_point(it, "failCommand", doc! { "skip": before_change }, data).await;
+    let uri = format!("{}&appName={NAME}", it.uri);
+    let client = mongodb::Client::with_uri_str(&uri).await.unwrap();
+    TtlRegistry::open(MongoStore::new(client.database(it.db.name()))).await.unwrap()
+}
+
+/// Who comes too late with a creation takes no index from the one made after it.
+#[tokio::test]
+async fn a_creation_that_was_dropped_leaves_the_index_of_the_next_one() {
+    let (_server, it, ttl) = failing_server().await;
+    ttl.create_index("other", on_t()).await.unwrap();
+    it.db.collection("c").insert_many(expired(3)).await.unwrap();
+    let slow = slow_process(&it, 1, doc! {}).await;
+    let late = tokio::spawn(async move { slow.create_index("c", on_t()).await });
+    wait::until("it to be built", wait::LONG, async || ordinary_indexes(&it, "c").await.len() == 2).await;
+    // It is listed while it is being built.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    ttl.drop_index("c", "t_1").await.unwrap();
+    assert_eq!(ordinary_indexes(&it, "c").await, ["_id_"]);
+    ttl.create_index("c", on_t()).await.unwrap();
+    assert!(!late.is_finished());
+    let error = late.await.unwrap().unwrap_err();
+    assert_eq!(error.code(), Some(27), "{error}");
+    assert_eq!(ordinary_indexes(&it, "c").await, ["_id_", "t_1"]);
+}
+
+/// Nor from the same one, if somebody else has finished it.
+#[tokio::test]
+async fn a_creation_that_fails_at_its_end_leaves_the_index_of_who_finished_it() {
+    let (_server, it, ttl) = failing_server().await;
+    ttl.create_index("other", on_t()).await.unwrap();
+    it.db.collection("c").insert_many(expired(3)).await.unwrap();
+    let slow = slow_process(&it, 1, doc! { "errorCode": 8 }).await;
+    let late = tokio::spawn(async move { slow.create_index("c", on_t()).await });
+    wait::until("it to be built", wait::LONG, async || ordinary_indexes(&it, "c").await.len() == 2).await;
+    // It is listed while it is being built.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(ttl.create_index("c", on_t()).await.unwrap().state, IndexState::Active);
+    assert!(!late.is_finished());
+    assert_eq!(late.await.unwrap().unwrap_err().code(), Some(8));
+    assert_eq!(ttl.list_indexes().collection("c").await.unwrap()[0].state, IndexState::Active);
+    assert_eq!(ordinary_indexes(&it, "c").await, ["_id_", "t_1"]);
+}
+
+/// The collection that is meant is not the empty one that a build would make under the old name.
+#[tokio::test]
+async fn a_creation_is_continued_on_the_collection_that_was_renamed_meanwhile() {
+    let it = database().await;
+    let ttl = TtlRegistry::open(MongoStore::new(it.db.clone())).await.unwrap();
+    it.db.collection("c").insert_many(expired(3)).await.unwrap();
+    ttl.create_index("c", on_t()).await.unwrap();
+    tamper(&it, doc! { "state": "CREATING" }).await;
+    unfinished(&it, doc! {}).await;
+    let (from, to) = (format!("{}.c", it.db.name()), format!("{}.d", it.db.name()));
+    it.client.database("admin").run_command(doc! { "renameCollection": from, "to": to }).await.unwrap();
+    a_minute_passes(&it).await;
+    sweeper_comes(&it).await;
+    let names = it.db.list_collection_names().await.unwrap();
+    assert!(!names.contains(&"c".to_owned()), "{names:?}");
+    let index = ttl.list_indexes().await.unwrap().remove(0);
+    assert_eq!((index.collection.as_str(), index.state), ("d", IndexState::Active));
+    assert_eq!(ttl.sweep("d").await.unwrap().deleted, 3);
 }

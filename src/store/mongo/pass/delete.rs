@@ -10,6 +10,7 @@ use super::{
     super::{
         UNBOUNDED,
         answer::{ANSWER, answered, answered_by},
+        catalog,
         probe::before,
         registry,
     },
@@ -40,6 +41,9 @@ const ON_ITS_WAY_BACK: Duration = Duration::from_secs(5);
 /// How long a batch may be tried in smaller and smaller pieces. What is not deleted then stays behind.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long a collection that was seen to be the one that is meant is taken for that.
+const IDENTIFIED_FOR: Duration = Duration::from_secs(1);
+
 /// What a reply says.
 #[derive(Debug)]
 enum Reply {
@@ -59,6 +63,9 @@ impl MongoPass {
     /// A document that somebody's open transaction has changed holds up the statement until its time is over. The batch is
     /// then halved again and again, so that the others go and only that one stays behind.
     pub(super) async fn delete_still_due(&mut self, doomed: &[Found], until: DateTime) -> Result<Deletion> {
+        if let Some(refusal) = self.check_identity().await? {
+            return Ok(Deletion::Refused(refusal));
+        }
         let began = Instant::now();
         let mut pieces = vec![doomed];
         let (mut deleted, mut gave_up) = (0, None);
@@ -104,6 +111,28 @@ impl MongoPass {
             None => Deletion::Done(deleted),
             Some(error) => Deletion::InPart(deleted, error),
         })
+    }
+
+    /// Refuses another collection than the one that is meant, where the backend gives identities and deletes without looking
+    /// at them. Collections are listed for that, so not for every batch.
+    async fn check_identity(&mut self) -> Result<Option<Refusal>> {
+        let Some(meant) = self.target.uuid.as_ref().filter(|_| !self.extensions.collection_uuid) else {
+            return Ok(None);
+        };
+        if self.identified.is_some_and(|at| at.elapsed() < IDENTIFIED_FOR) {
+            return Ok(None);
+        }
+        let at = Instant::now();
+        let collection = self.target.collection.as_str();
+        let found = answered(ANSWER, catalog::find_collection(&self.database, collection)).await?;
+        // One that is gone has nothing to lose.
+        if let Some(found) = found.as_ref().and_then(catalog::identity)
+            && found != *meant
+        {
+            return Ok(Some(another_collection(collection)));
+        }
+        self.identified = Some(at);
+        Ok(None)
     }
 
     /// Whether the rule still holds. As much time can pass between two pieces as between two batches.
@@ -164,17 +193,21 @@ impl MongoPass {
     }
 }
 
+fn another_collection(collection: &str) -> Refusal {
+    let why = format!(
+        "{collection} is not the collection that the pass began with: it was dropped, or another was made or renamed in \
+         its place meanwhile; nothing more is deleted"
+    );
+    Refusal::new(Code::CollectionUuidMismatch, why)
+}
+
 fn judge(reply: &Document, collection: &str) -> Reply {
     let codes: Vec<i32> = reply
         .get_array("writeErrors")
         .map(|errors| errors.iter().filter_map(|error| error.as_document()?.get_i32("code").ok()).collect())
         .unwrap_or_default();
     if codes.contains(&Code::CollectionUuidMismatch.number()) {
-        let why = format!(
-            "{collection} is not the collection that the pass began with: it was dropped, or another was made or renamed \
-             in its place meanwhile; nothing more is deleted"
-        );
-        return Reply::Refused(Refusal::new(Code::CollectionUuidMismatch, why));
+        return Reply::Refused(another_collection(collection));
     }
     let trouble = |meaning: &str, field: &str| Error::Backend {
         action: format!("deleting what is due in {collection}"),
