@@ -43,7 +43,7 @@ async fn a_database_that_is_away_at_the_start_is_told_of_once() {
     signal(&child, "TERM");
     assert!(ended(&mut child).await.success());
     let rest = Run::of(child.wait_with_output().unwrap()).stderr;
-    assert_eq!(rest, "stopping after the batch under way; once more stops at once\n");
+    assert!(!rest.contains("WARN"), "{rest}");
 }
 
 /// The driver looks for a server for half a minute.
