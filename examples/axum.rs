@@ -8,7 +8,7 @@
 //! cargo run --example axum -- 3002 &
 //! curl -X POST localhost:3001/sessions    # a session that expires in ten seconds
 //! curl localhost:3001/sessions            # how many there are
-//! curl localhost:3002/sweeper             # what this replica's sweeper does: sweeping, or standby
+//! curl localhost:3002/sweeper             # who sweeps: the same answer from every replica
 //! kill %1                                 # and ask the other one again
 //! ```
 
@@ -33,8 +33,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // The same in every replica: whoever comes first makes the index, the others find it there.
     let ttl = TtlRegistry::open(MongoStore::new(database.clone())).await?;
     ttl.create_index("sessions", TtlIndex::on("expireAt").expire_after(Duration::ZERO)).await?;
-    let sweeper =
-        Sweeper::new(ttl.clone()).interval(Duration::from_secs(5)).name(format!("replica on port {port}")).start()?;
+    let sweeper = Sweeper::new(ttl).interval(Duration::from_secs(5)).name(format!("replica on port {port}"));
+    let sweeper = Arc::new(sweeper.start()?);
 
     let sessions = get(count).post(begin).with_state(database.collection("sessions"));
     let routes = Router::new().route("/sessions", sessions).route("/sweeper", get(status).with_state(sweeper.clone()));

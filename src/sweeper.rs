@@ -35,8 +35,11 @@ use crate::{
 /// The shortest lease worth having: it is renewed five times in it.
 const SHORTEST_LEASE: Duration = Duration::from_secs(1);
 
-/// The longest lease, and the longest interval between visits: far beyond what is of use, and within what clocks can show.
-const LONGEST: Duration = Duration::from_secs(365 * 86_400);
+/// The longest: for so long nobody sweeps, and no change is confirmed, after a crash.
+const LONGEST_LEASE: Duration = Duration::from_secs(86_400);
+
+/// The longest time between two visits, well within what a clock can add up.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(365 * 86_400);
 
 /// The background sweeper of a database.
 ///
@@ -111,13 +114,13 @@ impl Sweeper {
         self
     }
 
-    /// How often each TTL index is visited, above 0 and at most a year; every 60 s by default.
+    /// How often each TTL index is visited, above 0 and at least once in 365 days; every 60 s by default.
     pub fn interval(mut self, interval: Duration) -> Self {
         self.options.interval = interval;
         self
     }
 
-    /// Within which another sweeper takes over after a crash, 1 s to a year; 15 s by default.
+    /// Within which another sweeper takes over after a crash, 1 s to a day; 15 s by default.
     pub fn lease_time(mut self, time: Duration) -> Self {
         self.options.lease_time = time;
         self
@@ -167,14 +170,11 @@ impl Options {
         if self.interval.is_zero() {
             return refuse("the interval between visits must be above 0".to_owned());
         }
-        if self.interval > LONGEST {
-            return refuse(format!("the interval between visits must be at most a year, but got {:?}", self.interval));
+        if self.interval > LONGEST_INTERVAL {
+            return refuse("the interval between visits must be at most 365 days".to_owned());
         }
-        if !(SHORTEST_LEASE..=LONGEST).contains(&self.lease_time) {
-            return refuse(format!(
-                "the lease time must be at least 1 s and at most a year, but got {:?}",
-                self.lease_time
-            ));
+        if !(SHORTEST_LEASE..=LONGEST_LEASE).contains(&self.lease_time) {
+            return refuse(format!("the lease time must be 1 s to 1 day, but got {:?}", self.lease_time));
         }
         Ok(())
     }

@@ -88,9 +88,9 @@ async fn stand_by(
             Ok(Err(error)) => {
                 registry.meter.error(&Labels { collection: "", index: "" }, error.kind(), error.code());
                 if std::mem::take(&mut news) {
-                    warn!(%error, retry_in = ?retry, "the lease cannot be had");
+                    warn!(error = error.in_full(), retry_in = ?retry, "the lease cannot be had");
                 } else {
-                    debug!(%error, retry_in = ?retry, "the lease still cannot be had");
+                    debug!(error = error.in_full(), retry_in = ?retry, "the lease still cannot be had");
                 }
                 told.send_modify(|status| status.activity = Activity::Away);
                 if error.is_away() {

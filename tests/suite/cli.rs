@@ -1,5 +1,6 @@
 //! The program `ttl-index`: its contract with scripts.
 
+mod daemon;
 mod explain;
 mod indexes;
 mod secrets;
@@ -42,7 +43,9 @@ fn expired(count: usize) -> String {
 fn a_mistyped_path_is_not_taken_for_an_empty_store() {
     let directory = tempfile::tempdir().unwrap();
     let missing = directory.path().join("mistyped");
-    for command in [&["list"][..], &["sweep"], &["export", "c"], &["explain", "c"], &["drop", "c"]] {
+    for command in
+        [&["list"][..], &["sweep"], &["export", "c"], &["explain", "c"], &["drop", "c"], &["pause"], &["run"]]
+    {
         Program::embedded(&missing).run(command).failed(1, "does not exist");
         assert!(!missing.exists());
     }

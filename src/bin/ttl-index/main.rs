@@ -90,5 +90,7 @@ fn log_to_stderr(verbose: u8) {
         _ => "ttl_index=debug,warn",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(false).init();
+    // What cannot be logged (a full disk, a reader that is gone) is not worth a panic, which saying so on stderr would be.
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(false);
+    log.log_internal_errors(false).init();
 }

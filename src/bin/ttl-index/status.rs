@@ -127,7 +127,7 @@ fn index_json(index: &IndexStatus) -> Value {
 }
 
 pub(crate) async fn pause(duration: Option<Duration>, uri: Option<&str>, json: bool) -> anyhow::Result<u8> {
-    let registry = Target::open_or_make(uri).await?.registry().await?;
+    let registry = Target::open(uri).await?.registry().await?;
     let mut pausing = registry.pause();
     if let Some(duration) = duration {
         pausing = pausing.for_duration(duration);

@@ -59,6 +59,12 @@ fn a_password_in_a_uri_that_is_wrong_is_not_shown_either() {
         at("@h/db?nonsense"),
         at("@h/d$b"),
         at("@/db"),
+        // The host was forgotten: the password stands for a port.
+        at(""),
+        at("/db"),
+        at(",h/db"),
+        format!("mongodb://h/db?authMechanism={PASSWORD}"),
+        format!("mongodb://h/db?authMechanismProperties={PASSWORD}"),
         format!("mongo://{USER}:{PASSWORD}@h/db"),
         format!("mongodb+srv://{USER}:{PASSWORD}@h:1/db"),
         format!("{USER}:{PASSWORD}@h/db"),

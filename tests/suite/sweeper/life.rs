@@ -127,7 +127,9 @@ async fn options_out_of_range_are_refused() {
         stage.sweeper("a").await.max_rate(f64::NAN),
         stage.sweeper("a").await.batch_size(0),
         stage.sweeper("a").await.interval(Duration::ZERO),
+        stage.sweeper("a").await.interval(Duration::MAX),
         stage.sweeper("a").await.lease_time(Duration::from_millis(1)),
+        stage.sweeper("a").await.lease_time(Duration::MAX),
     ] {
         let refused: ttl_index::Error = Sweeper::start(sweeper).unwrap_err();
         assert_eq!(refused.kind(), "refused");
