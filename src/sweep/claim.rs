@@ -1,6 +1,6 @@
 //! The right to sweep a database, for one pass or for several.
 
-use std::{future::IntoFuture, sync::Arc};
+use std::{fmt, future::IntoFuture, sync::Arc};
 
 use futures_util::{FutureExt, future::BoxFuture};
 use tokio::sync::OwnedMutexGuard;
@@ -42,16 +42,16 @@ impl TtlRegistry {
     /// # }
     /// ```
     pub fn claim_sweep(&self) -> ClaimSweep<'_> {
-        ClaimSweep { registry: self, patience: Patience::Refuse }
+        ClaimSweep { registry: self, patience: Patience::Refuse, stop: None }
     }
 }
 
 /// Claims the right to sweep; see [`TtlRegistry::claim_sweep`].
-#[derive(Debug)]
 #[must_use = "nothing happens until it is awaited"]
 pub struct ClaimSweep<'a> {
     registry: &'a TtlRegistry,
     patience: Patience,
+    stop: Option<BoxFuture<'static, ()>>,
 }
 
 impl ClaimSweep<'_> {
@@ -59,6 +59,20 @@ impl ClaimSweep<'_> {
     pub fn wait(mut self, value: bool) -> Self {
         self.patience = if value { Patience::Ask } else { Patience::Refuse };
         self
+    }
+
+    /// Gives up with [`Error::Interrupted`] once this future is ready, and no longer asks the holder; never by default.
+    ///
+    /// Dropping the future instead does the same in the background.
+    pub fn stop_when(mut self, signal: impl Future<Output = ()> + Send + 'static) -> Self {
+        self.stop = Some(signal.boxed());
+        self
+    }
+}
+
+impl fmt::Debug for ClaimSweep<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClaimSweep").field("patience", &self.patience).finish_non_exhaustive()
     }
 }
 
@@ -70,10 +84,20 @@ impl<'a> IntoFuture for ClaimSweep<'a> {
         async move {
             let stop = CancellationToken::new();
             let _stop_if_dropped = stop.clone().drop_guard();
-            let (registry, patience) = (self.registry.clone(), self.patience);
+            let (registry, patience, token) = (self.registry.clone(), self.patience, stop.clone());
             // A task of its own: a driver call must not be dropped halfway.
-            let taking = tokio::spawn(async move { Claim::take(&registry, patience, &stop).await });
-            match taking.await {
+            let mut taking = tokio::spawn(async move { Claim::take(&registry, patience, &token).await });
+            let taken = match self.stop {
+                None => taking.await,
+                Some(signal) => tokio::select! {
+                    taken = &mut taking => taken,
+                    () = signal => {
+                        stop.cancel();
+                        taking.await
+                    }
+                },
+            };
+            match taken {
                 Ok(claim) => claim?.ok_or(Error::Interrupted),
                 Err(error) => match error.try_into_panic() {
                     Ok(panic) => std::panic::resume_unwind(panic),

@@ -1,5 +1,6 @@
 //! The program `ttl-index`: its contract with scripts.
 
+mod daemon;
 mod explain;
 mod indexes;
 mod secrets;

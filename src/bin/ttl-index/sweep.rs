@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use ttl_index::{Claim, Ended, SweepReport, TtlRegistry};
+use ttl_index::{Claim, Ended, Error, SweepReport, TtlRegistry};
 
 use super::{
     args,
@@ -26,9 +26,10 @@ pub(crate) async fn run(args: args::Sweep, uri: Option<&str>, json: bool) -> any
     let stop = signal::stop_on_signal()?;
     let mut worst = DONE;
     // For all of them, so that nobody else sweeps in between.
-    let claim = tokio::select! {
-        claim = registry.claim_sweep().wait(args.wait) => claim?,
-        () = stop.cancelled() => return Ok(LEFT_BEHIND),
+    let claiming = registry.claim_sweep().wait(args.wait).stop_when(stop.clone().cancelled_owned());
+    let claim = match claiming.await {
+        Err(Error::Interrupted) if stop.is_cancelled() => return Ok(LEFT_BEHIND),
+        claim => claim?,
     };
     for collection in &collections {
         let code = match pass(&registry, &claim, collection, &args, stop.clone()).await {
