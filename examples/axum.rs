@@ -8,7 +8,7 @@
 //! cargo run --example axum -- 3002 &
 //! curl -X POST localhost:3001/sessions    # a session that expires in ten seconds
 //! curl localhost:3001/sessions            # how many there are
-//! curl localhost:3002/sweeper             # who sweeps: the same answer from every replica
+//! curl localhost:3002/sweeper             # what the sweeper of this replica does: sweeping, or standby
 //! kill %1                                 # and ask the other one again
 //! ```
 

@@ -3,6 +3,7 @@
 mod daemon;
 mod explain;
 mod indexes;
+mod operators;
 mod secrets;
 mod sweep;
 mod transfer;

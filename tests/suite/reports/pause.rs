@@ -20,7 +20,7 @@ fn ttl_099_load_spike_or_huge_backlog() {
         let mut play = Play::ticking("TTL-099").await;
         let resume = play.until("resume_sweeper").await;
         assert_eq!(play.place.count("c").await, 50_000, "something was deleted while it was paused");
-        bounded_after(play, resume, Duration::from_secs(60)).await;
+        bounded_after(play, resume, Duration::from_secs(20)).await;
     });
     in_real_time(async {
         let mut play = Play::at_pace("TTL-099", Duration::from_secs(1)).await;
