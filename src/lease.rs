@@ -36,9 +36,11 @@ use std::time::Duration;
 use mongodb::bson::{Bson, DateTime, Document, doc, oid::ObjectId};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
+use tracing::info;
 
 use self::observer::{Observer, View};
 use crate::{
+    clock::between,
     error::{Code, Error, Refusal, Result},
     store::{DynStore, Guard, Records, Store},
 };
@@ -107,6 +109,8 @@ pub(crate) struct Record {
     vacate: Option<String>,
     /// When it was taken.
     pub(crate) since: Option<DateTime>,
+    /// When it was renewed last, by the database's clock as the holder reckons it. Only to be shown.
+    renewed: Option<DateTime>,
     /// What the holder tells of its work.
     pub(crate) work: Document,
 }
@@ -114,6 +118,12 @@ pub(crate) struct Record {
 impl Record {
     pub(crate) async fn read(store: &dyn Store) -> Result<Option<Self>> {
         store.record(Records::Lease, ID).await?.as_ref().map(Self::parse).transpose()
+    }
+
+    /// When its holder was last heard of, if that was so long ago that it is gone, most likely. Only to be shown: who takes
+    /// the lease waits for the counter to stand still.
+    pub(crate) fn silent_since(&self, now: DateTime) -> Option<DateTime> {
+        self.renewed.filter(|renewed| between(*renewed, now) > self.still * 2)
     }
 
     fn parse(record: &Document) -> Result<Self> {
@@ -145,6 +155,7 @@ impl Record {
             revision: record.get_i64("revision").ok(),
             vacate: text("vacate")?,
             since: record.get_datetime("since").ok().copied(),
+            renewed: record.get_datetime("renewed").ok().copied(),
             work: record.get_document("work").cloned().unwrap_or_default(),
         })
     }
@@ -168,7 +179,7 @@ pub(crate) async fn take(
     patience: Patience,
     stop: &CancellationToken,
 ) -> Result<Option<Lease>> {
-    let mut observer = Observer::default();
+    let (mut observer, mut said) = (Observer::default(), false);
     while !stop.is_cancelled() {
         let record = Record::read(&**store).await?;
         let view = observer.look(record.as_ref(), &claimant.id, Instant::now());
@@ -182,6 +193,14 @@ pub(crate) async fn take(
                 return Err(held_by(record.and_then(|record| record.holder)).into());
             }
             View::Held { .. } => {
+                if patience == Patience::StandBy && !said {
+                    said = true;
+                    info!(
+                        claimant = claimant.id,
+                        holder = record.as_ref().and_then(|it| it.holder.as_deref()),
+                        "standing by"
+                    );
+                }
                 if patience == Patience::Ask {
                     ask(&**store, claimant, record.as_ref()).await?;
                 }
@@ -222,6 +241,7 @@ async fn try_take(store: &DynStore, claimant: &Claimant, seen: Option<&Record>, 
         "revision": Bson::Null,
         "vacate": Bson::Null,
         "since": told,
+        "renewed": told,
     };
     let guard = match seen {
         None => Guard::Missing,

@@ -13,7 +13,7 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ("expiry", &["error", "index", "number"]),
     ("entry", &["error", "expiry", "index"]),
     ("store", &["clock", "entry", "error", "expiry", "namespace", "number"]),
-    ("lease", &["error", "store"]),
+    ("lease", &["clock", "error", "store"]),
     ("operation", &["entry", "error", "store"]),
     ("pacing", &[]),
     ("registry", &["entry", "error", "expiry", "index", "lease", "meter", "namespace", "operation", "store"]),

@@ -220,9 +220,10 @@ impl Shared {
                 // In a task of its own: a driver's future must not be dropped halfway, and may take for ever.
                 let shared = self.clone();
                 let ask_time = renewal % ASK_TIME_EVERY == 0;
+                let renewed = self.store.now_since(told, told_at);
                 let renewing = tokio::spawn(async move {
                     let time = if ask_time { Some((shared.store.now().await?, Instant::now())) } else { None };
-                    let fields = doc! { "renewal": renewal, "work": shared.work() };
+                    let fields = doc! { "renewal": renewal, "renewed": renewed, "work": shared.work() };
                     Ok::<_, crate::error::Error>((time, shared.set(fields).await?))
                 });
                 // One on a connection that has gone silent must not cost the lease: the next goes over another.

@@ -14,6 +14,10 @@ use crate::{
     store::{Change, Store},
 };
 
+/// After so long an index of the name and shape that an operation noted is not taken for the one that it was: its process
+/// may have dropped that one, and the user may have made another.
+const TOO_OLD: Duration = Duration::from_secs(3600);
+
 /// How old an operation is before whoever began it is taken for gone.
 const GONE_AFTER: Duration = Duration::from_secs(60);
 
@@ -128,6 +132,14 @@ pub(super) async fn finish_telling(store: &dyn Store, entry: &Entry) {
 
 /// Lets go of the supporting index that an operation notes, in the collection that it notes.
 async fn let_go_of_noted(store: &dyn Store, operation: &Operation) -> Result<()> {
+    if age(operation, store.now().await?) > TOO_OLD {
+        let (collection, index) = (&operation.collection, &operation.index);
+        warn!(
+            collection,
+            index, "the supporting index of an operation that was left long ago stays: it may be another's by now"
+        );
+        return Ok(());
+    }
     // Of an entry that was not understood nothing was built that is known of.
     let Ok(entry) = Entry::parse(&operation.entry) else { return Ok(()) };
     let seen = store.inspect(&entry.definition.collection).await?;

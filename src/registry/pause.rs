@@ -6,7 +6,7 @@ use futures_util::{FutureExt, future::BoxFuture};
 use mongodb::bson::{Bson, DateTime, Document, doc};
 use tracing::info;
 
-use super::TtlRegistry;
+use super::{Snapshot, TtlRegistry};
 use crate::{
     error::{Code, Refusal, Result},
     lease::{MAX_WAIT, default_name, wait_until_acknowledged},
@@ -18,7 +18,8 @@ impl TtlRegistry {
     ///
     /// # Guarantees
     ///
-    /// After it returns nothing is deleted until sweeping is resumed, or the time is over. Documents go on expiring.
+    /// After it returns nothing is deleted until sweeping is resumed, or the time is over. Documents go on expiring. A pause
+    /// that is in force and ends later is kept, and returned: who asked for it counts on it. Resume first to shorten it.
     ///
     /// # Errors
     ///
@@ -87,6 +88,13 @@ impl<'a> IntoFuture for PauseSweeping<'a> {
                 let millis = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
                 DateTime::from_millis(now.timestamp_millis().saturating_add(millis))
             });
+            let snapshot = Snapshot::load(&**store).await?;
+            if let (Some(before), Some(revision)) = (snapshot.paused.filter(|it| it.holds_at(now)), snapshot.revision)
+                && (before.until.is_none() || (until.is_some() && until <= before.until))
+            {
+                wait_until_acknowledged(store, revision, self.max_wait).await?;
+                return Ok(before);
+            }
             let pause = Pause { since: now, until, by: default_name() };
             let Some(revision) = store.change_registry(Change::Pause(Some(pause.to_document()))).await? else {
                 return Err(

@@ -32,7 +32,9 @@ impl Snapshot {
         // No registry means no rules, whatever was there before.
         let Some(document) = store.registry().await? else { return Ok(Self::default()) };
         let unreadable = |what: &str| {
-            Error::Unreadable(format!("the registry of TTL indexes has no readable {what}; nothing is swept"))
+            Error::Unreadable(format!(
+                "the registry of TTL indexes has no readable {what}; nothing is swept until it is mended by hand"
+            ))
         };
         let revision = match document.get("revision") {
             Some(Bson::Int64(revision)) => *revision,
@@ -40,13 +42,12 @@ impl Snapshot {
             _ => return Err(unreadable("revision")),
         };
         let entries = document.get_array("indexes").map_err(|_| unreadable("list of indexes"))?;
-        let slot = |entry: &Bson| match entry.as_document().map(Entry::parse) {
-            Some(Ok(entry)) => Ok(Slot::Good(Box::new(entry))),
-            Some(Err(broken)) => Ok(Slot::Broken(broken)),
-            None => Err(unreadable("entry")),
+        let slot = |entry: &Bson| match Entry::parse(entry.as_document().unwrap_or(&Document::new())) {
+            Ok(entry) => Slot::Good(Box::new(entry)),
+            Err(broken) => Slot::Broken(broken),
         };
         let paused = document.get("paused").and_then(Pause::parse);
-        let slots = entries.iter().map(slot).collect::<Result<_>>()?;
+        let slots = entries.iter().map(slot).collect();
         Ok(Self { revision: Some(revision), slots: without_ambiguity(slots), paused })
     }
 

@@ -40,16 +40,18 @@ impl TtlRegistry {
         let work = record.as_ref().map(|record| record.work.clone()).unwrap_or_default();
         let paused = snapshot.paused.clone().filter(|pause| pause.holds_at(now));
         let holder = record.as_ref().and_then(|record| record.holder.clone());
+        let silent_since = record.as_ref().and_then(|record| record.silent_since(now)).filter(|_| holder.is_some());
         let activity = match (&holder, &paused) {
             (_, Some(_)) => Activity::Paused,
-            (None, None) => Activity::Nobody,
-            (Some(_), None) => Activity::parse(work.get_str("activity").unwrap_or_default()),
+            (Some(_), None) if silent_since.is_none() => Activity::parse(work.get_str("activity").unwrap_or_default()),
+            _ => Activity::Nobody,
         };
         Ok(SweeperStatus {
             activity,
             term: holder.as_ref().and(record.as_ref()).map(|record| record.term),
             since: holder.as_ref().and(record.as_ref()).and_then(|record| record.since),
             holder,
+            silent_since,
             paused,
             max_rate: work.get_f64("maxRate").ok(),
             told_at: told.get_datetime("at").ok().copied(),
@@ -66,6 +68,8 @@ pub struct SweeperStatus {
     pub activity: Activity,
     /// Who sweeps, or has the right to; it may have died within the last seconds.
     pub holder: Option<String>,
+    /// When the holder was last heard of, if it has been silent for so long that it is gone, most likely: nobody sweeps then.
+    pub silent_since: Option<DateTime>,
     /// Rises whenever the right to sweep changes hands.
     pub term: Option<i64>,
     /// Since when the holder has it, by the database's clock.
@@ -86,6 +90,7 @@ impl SweeperStatus {
         Self {
             activity: Activity::Standby,
             holder: None,
+            silent_since: None,
             term: None,
             since: None,
             paused: None,

@@ -59,6 +59,7 @@ impl Tenure<'_> {
         let status = SweeperStatus {
             activity,
             holder: Some(self.lease.holder().to_owned()),
+            silent_since: None,
             term: Some(self.lease.term()),
             since: None,
             paused: self.snapshot.as_ref().and_then(|snapshot| snapshot.paused.clone()),

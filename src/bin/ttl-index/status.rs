@@ -62,9 +62,15 @@ fn in_words(status: &SweeperStatus) -> String {
     }
     if let Some(holder) = &status.holder {
         let since = status.since.map(time::show).unwrap_or_default();
-        parts.push(format!("{holder} has the lease since {since}, term {}", status.term.unwrap_or_default()));
+        let term = status.term.unwrap_or_default();
+        parts.push(match status.silent_since {
+            None => format!("{holder} has the lease since {since}, term {term}"),
+            Some(silent) => {
+                format!("{holder} had the lease, term {term}, and was last heard of {}", time::show(silent))
+            }
+        });
     }
-    if let Some(rate) = status.max_rate.filter(|_| status.holder.is_some()) {
+    if let Some(rate) = status.max_rate.filter(|_| status.activity != Activity::Nobody) {
         parts.push(format!("at most {rate} documents a second"));
     }
     if let Some(at) = status.told_at {
@@ -95,6 +101,7 @@ fn status_json(status: &SweeperStatus) -> Value {
         "holder": status.holder,
         "term": status.term,
         "since": json::date(status.since),
+        "silent_since": json::date(status.silent_since),
         "paused": status.paused.as_ref().map(pause_json),
         "max_rate": status.max_rate,
         "told_at": json::date(status.told_at),

@@ -57,7 +57,17 @@ impl Sweeping<'_> {
         let (collection, index) = (definition.collection.to_string(), definition.name.clone());
         match &self.error {
             Some(error) if ended == Ended::Failed => {
-                warn!(collection, index, found, deleted, changed, uncertain, left, %error, "pass failed");
+                warn!(
+                    collection,
+                    index,
+                    found,
+                    deleted,
+                    changed,
+                    uncertain,
+                    left,
+                    error = error.in_full(),
+                    "pass failed"
+                );
             }
             _ if found == 0 && ended == Ended::Drained => {
                 debug!(collection, index, disputed, %ended, "nothing was due");

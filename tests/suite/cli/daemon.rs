@@ -55,7 +55,7 @@ impl Daemon {
         let Daemon { child, log, reading } = self;
         let mut run = Run::of(child.wait_with_output().unwrap());
         reading.join().unwrap();
-        run.stderr = log.lock().unwrap().clone();
+        run.stderr.clone_from(&log.lock().unwrap());
         assert!(!run.stderr.contains("panicked"), "{run:?}");
         run
     }

@@ -194,3 +194,27 @@ async fn any_length_of_time_is_taken_or_refused(stage: Stage) {
     }
     ttl.drop_index("c", "t_1").max_wait(Duration::MAX).await.unwrap();
 }
+
+/// Until it is heard of no more, nobody can tell a dead holder from a live one; after that everybody can.
+#[tokio::test(start_paused = true)]
+async fn a_holder_that_is_gone_is_not_said_to_sweep() {
+    let stage = Stage::embedded();
+    let ttl = stage.registry().await;
+    drop(ttl.claim_sweep().await.unwrap());
+    assert_eq!(ttl.status().await.unwrap().activity, Activity::Sweeping);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let status = ttl.status().await.unwrap();
+    assert_eq!(status.activity, Activity::Nobody);
+    assert!(status.silent_since.is_some() && status.holder.is_some(), "{status:?}");
+}
+
+#[tokio::test]
+async fn a_pause_that_ends_later_is_kept() {
+    let stage = Stage::embedded();
+    let ttl = stage.registry().await;
+    let hour = ttl.pause().for_duration(Duration::from_secs(3600)).await.unwrap();
+    assert_eq!(ttl.pause().for_duration(Duration::from_secs(1)).await.unwrap(), hour);
+    assert_eq!(ttl.pause().await.unwrap().until, None);
+    assert_eq!(ttl.pause().for_duration(Duration::from_secs(1)).await.unwrap().until, None);
+    assert_eq!(ttl.status().await.unwrap().paused.unwrap().until, None);
+}
