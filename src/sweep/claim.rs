@@ -84,9 +84,9 @@ impl<'a> IntoFuture for ClaimSweep<'a> {
         async move {
             let stop = CancellationToken::new();
             let _stop_if_dropped = stop.clone().drop_guard();
-            let (registry, patience, token) = (self.registry.clone(), self.patience, stop.clone());
+            let (registry, patience, stopped) = (self.registry.clone(), self.patience, stop.clone());
             // A task of its own: a driver call must not be dropped halfway.
-            let mut taking = tokio::spawn(async move { Claim::take(&registry, patience, &token).await });
+            let mut taking = tokio::spawn(async move { Claim::take(&registry, patience, &stopped).await });
             let taken = match self.stop {
                 None => taking.await,
                 Some(signal) => tokio::select! {
