@@ -45,8 +45,9 @@ impl ManualClock {
         Self { millis: Arc::new(AtomicI64::new(now.timestamp_millis())), ticking: None }
     }
 
-    /// A clock that shows this instant and goes on from there with tokio's clock, which tests can pause: then a sweeper runs
-    /// through thousands of hours in moments.
+    /// A clock that shows this instant and goes on from there with tokio's clock, which tests can pause (tokio's feature
+    /// `test-util`, `start_paused`): then hours pass in seconds. Most of them is spent on renewing the lease; with a
+    /// [`lease_time`](crate::Sweeper::lease_time) of a day a sweeper runs through thousands of hours.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -156,7 +156,7 @@ impl Entry {
         }
         let supporting = document.get_document("supportingIndex").ok();
         let wanted = supporting.is_none_or(|index| index.get_bool("wanted").unwrap_or(true));
-        let collection = document.get_str("collection").map_err(|e| broken(e.to_string()))?;
+        let collection = document.get_str("collection").map_err(|e| broken(format!("it names no collection: {e}")))?;
         let definition = Definition::parse(collection, &TtlIndex::from(spec).supporting_index(wanted))
             .map_err(|refusal| broken(refusal.message().to_owned()))?;
         let rule = Rule::of(&definition).map_err(|refusal| broken(refusal.message().to_owned()))?;
@@ -165,13 +165,16 @@ impl Entry {
             Some(SupportingIndex { name, created: index.get_bool("created").unwrap_or(false) })
         });
         let state = document.get_str("state").ok().and_then(IndexState::parse);
-        let state = state.ok_or_else(|| broken(format!("its state is unknown: {:?}", document.get("state"))))?;
+        let state = state
+            .ok_or_else(|| broken(format!("its state is unknown: {}", document.get("state").unwrap_or(&Bson::Null))))?;
         let uuid = match document.get("collectionUUID") {
             Some(Bson::Binary(uuid)) => Some(uuid.clone()),
             None | Some(Bson::Null) => None,
             Some(other) => return Err(broken(format!("its collection's identity is unreadable: {other}"))),
         };
-        let created_at = *document.get_datetime("createdAt").map_err(|e| broken(e.to_string()))?;
+        let created_at = *document
+            .get_datetime("createdAt")
+            .map_err(|e| broken(format!("it does not say when it was made: {e}")))?;
         let rule_since = match document.get("ruleSince") {
             Some(Bson::DateTime(since)) => *since,
             None => created_at,

@@ -3,7 +3,11 @@
 //! A refusal carries the code and code name that MongoDB gives for the same thing, so that code written against MongoDB
 //! keeps recognising it.
 
+mod privilege;
+
 use std::fmt;
+
+pub use privilege::MissingPrivilege;
 
 /// The error codes of MongoDB that refusals carry.
 ///
@@ -112,7 +116,7 @@ pub enum Error {
     Refused(#[from] Refusal),
 
     /// The MongoDB-compatible backend could not be reached, or answered with an error.
-    #[error("{action} failed")]
+    #[error("{action} failed{}", privilege::named(.source))]
     Backend {
         /// What was being done, and where.
         action: String,
@@ -173,7 +177,8 @@ impl Error {
         }
     }
 
-    /// In one word, which stays: `refused`, `backend`, `embedded`, `in_use`, `unfit` or `unreadable`.
+    /// In one word, which stays: `refused`, `backend`, `embedded`, `in_use`, `unfit`, `not_yet_guaranteed`, `interrupted` or
+    /// `unreadable`.
     pub const fn kind(&self) -> &'static str {
         match self {
             Error::Refused(_) => "refused",
@@ -192,6 +197,14 @@ impl Error {
         match self {
             Error::Refused(refusal) => Some(refusal.code().number()),
             Error::Backend { source, .. } => server_code(source),
+            _ => None,
+        }
+    }
+
+    /// The privilege that the backend found missing, if that is what went wrong.
+    pub fn missing_privilege(&self) -> Option<MissingPrivilege> {
+        match self {
+            Error::Backend { source, .. } => MissingPrivilege::of(source),
             _ => None,
         }
     }
@@ -230,6 +243,8 @@ impl Error {
     /// The error with what caused it, without the driver's own words about its words.
     pub(crate) fn in_full(&self) -> String {
         match self {
+            // The server's words are then the command that it refused.
+            _ if self.missing_privilege().is_some() => self.to_string(),
             Error::Backend { source, .. } => format!("{self}: {}", source.kind),
             Error::Embedded { source, .. } => format!("{self}: {source}"),
             other => other.to_string(),

@@ -80,7 +80,9 @@ impl Claimant {
 /// What this process calls itself unless told otherwise.
 pub(crate) fn default_name() -> String {
     let process = std::process::id();
-    match std::env::var("HOSTNAME") {
+    // Shells know the first and do not always pass it on.
+    let host = std::env::var("HOSTNAME").or_else(|_| std::fs::read_to_string("/etc/hostname"));
+    match host.as_deref().map(str::trim) {
         Ok(host) if !host.is_empty() => format!("process {process} on {host}"),
         _ => format!("process {process}"),
     }
@@ -200,7 +202,7 @@ fn held_by(holder: Option<String>) -> Refusal {
     let holder = holder.unwrap_or_default();
     Refusal::new(
         Code::ConflictingOperationInProgress,
-        format!("{holder} is sweeping this database; wait for it, or ask it to hand over"),
+        format!("{holder} is sweeping this database; wait for it, or ask it to hand over (`wait`, or `--wait`)"),
     )
 }
 

@@ -17,8 +17,9 @@
 //! # }
 //! ```
 //!
-//! A [`TtlRegistry`] holds the TTL indexes of a database: one on a collection, 500 in the database. A
-//! [`sweep`](TtlRegistry::sweep) deletes what has expired, in batches, at a rate, and says what it did and what it left.
+//! A [`TtlRegistry`] holds the TTL indexes of a database: one on a collection, 500 in the database. A [`Sweeper`] deletes in
+//! the background what has expired, at a rate, as the only one in the database however many processes run one. A
+//! [`sweep`](TtlRegistry::sweep) is a single pass that says what it did and what it left.
 //!
 //! # A map of this crate
 //!
@@ -30,10 +31,12 @@
 //! | `expiry` | when a document expires, and why not: pure, on raw BSON | `index`, `number`, `error` |
 //! | `entry` | a TTL index as the registry stores it | `expiry`, `index` |
 //! | `store` | how documents and the registry are reached: MongoDB, or embedded | `entry`, `expiry`, … |
+//! | `lease` | who may sweep, and what it has confirmed | `store` |
 //! | `operation` | what is told of creations and drops, while they run and afterwards | `store`, `entry` |
 //! | `registry` | which TTL indexes there are, and the verbs that change them | `store`, … |
 //! | `pacing` | how fast a sweep may go | |
-//! | `sweep` | one pass | `registry`, `store`, `expiry`, `pacing` |
+//! | `sweep` | one pass | `registry`, `lease`, `store`, `expiry`, `pacing` |
+//! | `sweeper` | the background loop: who sweeps, and which index is visited when | `sweep`, `registry`, `lease`, … |
 //!
 //! A module uses none that stands below it, which `tests/architecture.rs` holds. `docs/tour.md` walks through the code.
 //!
@@ -65,7 +68,7 @@ pub use mongodb::bson;
 
 pub use clock::ManualClock;
 pub use entry::{IndexState, SupportingIndex};
-pub use error::{Code, Error, Refusal, Result};
+pub use error::{Code, Error, MissingPrivilege, Refusal, Result};
 pub use expiry::{Reason, Rule, Verdict};
 pub use index::TtlIndex;
 pub use meter::{Counters, Counts, Delays, IndexCounters, METRICS, Metric, MetricKind};

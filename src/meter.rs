@@ -143,9 +143,15 @@ impl Meter {
         self.lock().lease = (held, term);
         if !held {
             self.quieten(|_| true);
+            self.paused(false);
         }
         self.mirror.set(&names::LEASE_HELD, &[self.database()], f64::from(u8::from(held)));
         self.mirror.set(&names::LEASE_TERM, &[self.database()], float(term));
+    }
+
+    /// Whether sweeping is paused.
+    pub(crate) fn paused(&self, paused: bool) {
+        self.mirror.set(&names::PAUSED, &[self.database()], f64::from(u8::from(paused)));
     }
 
     /// A pass ended well, by the database's clock.
@@ -169,6 +175,10 @@ impl Meter {
     pub(crate) fn keep(&self, known: &HashSet<(&str, &str)>) {
         let gone = |of: &IndexCounters| !known.contains(&(of.collection.as_str(), of.index.as_str()));
         self.forget_those(|of| !of.counts.passes.is_empty() && gone(of));
+        // A series that begins with its first deletions does not tell of them.
+        for (collection, index) in known {
+            self.mirror.count(&names::DELETED, &self.labels(&Labels { collection, index }), 0);
+        }
     }
 
     fn forget_those(&self, gone: impl Fn(&IndexCounters) -> bool) {

@@ -184,6 +184,7 @@ pub(crate) struct Wake {
     before: Arc<AtomicI64>,
 }
 
+#[cfg_attr(not(feature = "embedded"), allow(dead_code))] // only a store of our own can ring
 impl Wake {
     pub(crate) fn new() -> Self {
         Self { bell: watch::Sender::new(()), before: Arc::new(AtomicI64::new(i64::MIN)) }

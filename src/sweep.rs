@@ -9,7 +9,7 @@ mod pass;
 mod report;
 
 pub use claim::{Claim, ClaimSweep};
-pub(crate) use pass::Visit;
+pub(crate) use pass::{Suspended, Visit};
 pub use report::{Ended, Progress, SweepReport};
 
 use std::{fmt, future::IntoFuture, sync::Arc, time::Duration};
@@ -283,6 +283,7 @@ async fn pass_under(
         bucket: bucket.as_mut(),
         stop,
         options,
+        suspended: None,
     };
-    visit.run().await
+    visit.run().await.map(|(report, _)| report)
 }

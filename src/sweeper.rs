@@ -3,16 +3,19 @@
 //! | file | concern |
 //! |---|---|
 //! | `sweeper.rs` | the options, starting and stopping |
-//! | [`tenure`] | standing by for the lease, and what is done with it |
+//! | [`run`] | standing by for the lease, and being told to stop |
+//! | [`tenure`] | what is done with the lease |
 //! | [`visit`] | one visit to one index |
 //! | [`schedule`] | which index is visited when: pure |
 //! | [`catalog`], [`drift`] | what the collections are, and what has become of them |
-//! | [`status`] | what is told of it all |
+//! | [`telling`], [`status`] | what is told of it all |
 
 mod catalog;
 mod drift;
+mod run;
 mod schedule;
 mod status;
+mod telling;
 mod tenure;
 mod visit;
 
@@ -31,6 +34,12 @@ use crate::{
 
 /// The shortest lease worth having: it is renewed five times in it.
 const SHORTEST_LEASE: Duration = Duration::from_secs(1);
+
+/// The longest: for so long nobody sweeps, and no change is confirmed, after a crash.
+const LONGEST_LEASE: Duration = Duration::from_secs(86_400);
+
+/// The longest time between two visits, well within what a clock can add up.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(365 * 86_400);
 
 /// The background sweeper of a database.
 ///
@@ -105,13 +114,13 @@ impl Sweeper {
         self
     }
 
-    /// How often each TTL index is visited, above 0; every 60 s by default.
+    /// How often each TTL index is visited, above 0 and at least once in 365 days; every 60 s by default.
     pub fn interval(mut self, interval: Duration) -> Self {
         self.options.interval = interval;
         self
     }
 
-    /// Within which another sweeper takes over after a crash, at least 1 s; 15 s by default.
+    /// Within which another sweeper takes over after a crash, 1 s to a day; 15 s by default.
     pub fn lease_time(mut self, time: Duration) -> Self {
         self.options.lease_time = time;
         self
@@ -138,7 +147,7 @@ impl Sweeper {
         self.options.check()?;
         let stop = CancellationToken::new();
         let (told, status) = watch::channel(SweeperStatus::unknown());
-        let task = tokio::spawn(tenure::run(self.registry.clone(), self.options, stop.clone(), told));
+        let task = tokio::spawn(run::run(self.registry.clone(), self.options, stop.clone(), told));
         Ok(SweeperHandle { registry: self.registry, status, task, stop: stop.drop_guard() })
     }
 }
@@ -161,8 +170,11 @@ impl Options {
         if self.interval.is_zero() {
             return refuse("the interval between visits must be above 0".to_owned());
         }
-        if self.lease_time < SHORTEST_LEASE {
-            return refuse(format!("the lease time must be at least 1 s, but got {:?}", self.lease_time));
+        if self.interval > LONGEST_INTERVAL {
+            return refuse("the interval between visits must be at most 365 days".to_owned());
+        }
+        if !(SHORTEST_LEASE..=LONGEST_LEASE).contains(&self.lease_time) {
+            return refuse(format!("the lease time must be 1 s to 1 day, but got {:?}", self.lease_time));
         }
         Ok(())
     }
@@ -223,11 +235,6 @@ fn joined(ended: std::result::Result<Result<()>, tokio::task::JoinError>) -> Res
             Err(_) => Err(Error::Interrupted),
         },
     }
-}
-
-/// Ready when it is told to stop.
-async fn stopped(stop: &CancellationToken) {
-    stop.cancelled().await;
 }
 
 /// Ready when the value changes; never once nobody can change it.

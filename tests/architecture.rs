@@ -31,7 +31,7 @@ const CONFINED: [(&str, &[&str]); 3] = [
 ];
 
 /// Where the driver may be named beyond its BSON: the store on it, errors that carry its errors, and the index model.
-const DRIVER: [&str; 4] = ["src/store/mongo", "src/error.rs", "src/index", "src/bin"];
+const DRIVER: [&str; 4] = ["src/store/mongo", "src/error", "src/index", "src/bin"];
 
 /// Modules that do no input or output and know no runtime.
 const PURE: [&str; 5] = ["number", "index", "expiry", "entry", "namespace"];

@@ -144,6 +144,12 @@ impl Lease {
         *self.shared.work.lock().unwrap_or_else(PoisonError::into_inner) = work;
     }
 
+    /// Does nothing more under the lease and lets it lapse, whatever batch is still under way.
+    pub(crate) fn abandon(&self) {
+        self.shared.fence.close();
+        self.shared.stop.cancel();
+    }
+
     /// Gives the lease back, or hands it over. If that fails, or a delete of unknown outcome may still take effect, it
     /// lapses instead.
     pub(crate) async fn give_back(&self, to: Option<String>) {
@@ -197,7 +203,8 @@ impl Shared {
         let Taken { mut told, mut told_at, before, .. } = taken;
         let mut valid_until = before + self.claimant.still();
         let mut next = Instant::now() + self.claimant.renew_every();
-        for renewal in 1_i64.. {
+        let mut renewal = 0_i64;
+        loop {
             tokio::select! {
                 () = self.stop.cancelled() => return,
                 () = sleep_until(next) => {}
@@ -207,6 +214,9 @@ impl Shared {
                     return self.lose("it could not be renewed in time");
                 }
                 let sent = Instant::now();
+                // Another number with each try: one that was held up, and comes after later ones, must not show again what
+                // an observer has seen already.
+                renewal += 1;
                 // In a task of its own: a driver's future must not be dropped halfway, and may take for ever.
                 let shared = self.clone();
                 let ask_time = renewal % ASK_TIME_EVERY == 0;
@@ -215,7 +225,9 @@ impl Shared {
                     let fields = doc! { "renewal": renewal, "work": shared.work() };
                     Ok::<_, crate::error::Error>((time, shared.set(fields).await?))
                 });
-                match timeout_at(valid_until, renewing).await {
+                // One on a connection that has gone silent must not cost the lease: the next goes over another.
+                let answer_by = valid_until.min(sent + 2 * self.claimant.renew_every());
+                match timeout_at(answer_by, renewing).await {
                     Ok(Ok(Ok((time, record)))) => {
                         (told, told_at) = time.unwrap_or((told, told_at));
                         break record.map(|record| (sent, record));

@@ -59,6 +59,7 @@ pub const METRICS: &[Metric] = &[
     INDEXES,
     LEASE_HELD,
     LEASE_TERM,
+    PAUSED,
     LAST_SUCCESS,
     CONSECUTIVE_FAILURES,
 ];
@@ -163,6 +164,11 @@ pub(super) const LEASE_HELD: Metric = Metric {
 pub(super) const LEASE_TERM: Metric = Metric {
     labels: DATABASE,
     ..gauge("ttl_index_lease_term", "terms", "The term of the lease; it rises each time the lease is taken.")
+};
+
+pub(super) const PAUSED: Metric = Metric {
+    labels: DATABASE,
+    ..gauge("ttl_index_paused", "1 or 0", "Whether sweeping is paused, as the one that sweeps has seen it.")
 };
 
 pub(super) const LAST_SUCCESS: Metric = Metric {

@@ -29,19 +29,19 @@ impl super::TtlRegistry {
                 super::continue_creation(&*self.store, entry).await?;
             }
         }
-        continue_operations(&*self.store).await
+        continue_operations(&*self.store).await.map(drop)
     }
 }
 
-/// Ends the operations that were left by processes that are gone, and finishes their drops.
+/// Ends the operations that were left by processes that are gone, and finishes their drops. Says whether any were under way.
 ///
 /// Creations are left to [`continue_creation`](super::continue_creation), which ends their operations as well. One that
 /// cannot be ended does not keep the others.
-pub(crate) async fn continue_operations(store: &dyn Store) -> Result<()> {
+pub(crate) async fn continue_operations(store: &dyn Store) -> Result<bool> {
     let mut unfinished = operation::all(store).await?;
     unfinished.retain(|operation| !operation.done());
     if unfinished.is_empty() {
-        return Ok(());
+        return Ok(false);
     }
     let now = store.now().await?;
     for operation in unfinished.iter().filter(|operation| age(operation, now) >= GONE_AFTER) {
@@ -49,7 +49,7 @@ pub(crate) async fn continue_operations(store: &dyn Store) -> Result<()> {
             warn!(id = operation.id, error = error.in_full(), "an operation that was left could not be ended");
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Whatever the end, the registry was read after the operation.

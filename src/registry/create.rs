@@ -11,7 +11,8 @@ use crate::{
     error::{Code, Refusal, Result},
     expiry::Rule,
     index::{Definition, TtlIndex, same_filter},
-    store::{Change, MAX_INDEXES, Store},
+    lease::{MAX_WAIT, wait_until_acknowledged},
+    store::{Change, DynStore, MAX_INDEXES},
 };
 
 impl TtlRegistry {
@@ -51,6 +52,9 @@ pub struct CreateIndex<'a> {
 
 impl CreateIndex<'_> {
     /// Whether to change the period of the same index with another one, instead of refusing; off by default.
+    ///
+    /// After it returns nothing is deleted by the old period any more, as with [`modify_index`](TtlRegistry::modify_index),
+    /// and [`Error::NotYetGuaranteed`](crate::Error::NotYetGuaranteed) says that whoever sweeps has not confirmed in time.
     pub fn or_modify(mut self, value: bool) -> Self {
         self.or_modify = value;
         self
@@ -64,7 +68,7 @@ impl<'a> IntoFuture for CreateIndex<'a> {
     fn into_future(self) -> Self::IntoFuture {
         async move {
             let created = match Definition::parse(&self.collection, &self.index) {
-                Ok(definition) => create(&*self.registry.store, definition, self.or_modify).await,
+                Ok(definition) => create(&self.registry.store, definition, self.or_modify).await,
                 Err(refusal) => Err(refusal.into()),
             };
             self.registry.told("create_index", &self.collection, &self.index.presumed_name(), created)
@@ -73,13 +77,13 @@ impl<'a> IntoFuture for CreateIndex<'a> {
     }
 }
 
-async fn create(store: &dyn Store, definition: Definition, or_modify: bool) -> Result<IndexInfo> {
-    let rule = Rule::of(&definition)?;
+async fn create(shared: &DynStore, definition: Definition, or_modify: bool) -> Result<IndexInfo> {
+    let (rule, store) = (Rule::of(&definition)?, &**shared);
     loop {
         let snapshot = Snapshot::load(store).await?;
         match snapshot.find(&definition.collection) {
             Some(Slot::Broken(broken)) => return Err(broken.refusal().into()),
-            Some(Slot::Good(existing)) => return again(store, existing, &definition, or_modify).await,
+            Some(Slot::Good(existing)) => return again(shared, existing, &definition, or_modify).await,
             None if snapshot.slots.len() >= MAX_INDEXES => return Err(limit_reached().into()),
             None => {}
         }
@@ -110,7 +114,8 @@ async fn create(store: &dyn Store, definition: Definition, or_modify: bool) -> R
 }
 
 /// The collection has a TTL index already.
-async fn again(store: &dyn Store, existing: &Entry, wanted: &Definition, or_modify: bool) -> Result<IndexInfo> {
+async fn again(shared: &DynStore, existing: &Entry, wanted: &Definition, or_modify: bool) -> Result<IndexInfo> {
+    let store = &**shared;
     let relation = compare(&existing.definition, wanted);
     let modified = relation == Relation::OtherPeriod && or_modify;
     if relation != Relation::Identical && !modified {
@@ -118,7 +123,8 @@ async fn again(store: &dyn Store, existing: &Entry, wanted: &Definition, or_modi
     }
     let (mut entry, plan) = creation::what_is_left(store, existing).await?;
     if modified {
-        modify::set_period(store, existing.id, wanted.expire_after).await?;
+        let revision = modify::set_period(store, existing.id, wanted.expire_after).await?;
+        wait_until_acknowledged(shared, revision, MAX_WAIT).await?;
         entry.definition.expire_after = wanted.expire_after;
     }
     let done = existing.state == IndexState::Active

@@ -3,7 +3,7 @@
 use mongodb::bson::{Bson, Document, doc};
 use tracing::{info, warn};
 
-use super::{IndexInfo, Slot, Snapshot, drop::drop_supporting, repair, supporting};
+use super::{IndexInfo, Slot, Snapshot, continuation, repair, supporting};
 use crate::{
     entry::{Entry, IndexState},
     error::{Code, Error, Refusal, Result},
@@ -50,7 +50,9 @@ pub(super) async fn carry_on(store: &dyn Store, entry: Entry, plan: supporting::
 /// If it cannot be finished before somebody mends something the index needs repair from then on. It is an error as well.
 pub(crate) async fn continue_creation(store: &dyn Store, entry: &Entry) -> Result<IndexInfo> {
     let continued = async {
-        let (as_it_is, plan) = what_is_left(store, entry).await?;
+        // A build would make the old name anew, empty, and take that for the collection that is meant.
+        let entry = repair::followed(store, entry).await?;
+        let (as_it_is, plan) = what_is_left(store, &entry).await?;
         // Only who asks for the index on this collection can mean another collection of that name.
         entry.check_identity(as_it_is.uuid.as_ref())?;
         carry_on(store, as_it_is, plan).await
@@ -121,9 +123,8 @@ async fn finish(store: &dyn Store, mut entry: Entry, plan: supporting::Plan) -> 
     fields.insert("state", entry.state.as_str());
     fields.extend(entry.uuid.clone().map(|uuid| ("collectionUUID".to_owned(), uuid.into())));
     if store.change_registry(Change::Set { entry: entry.id, fields, revision: None }).await?.is_none() {
-        if let Some(index) = entry.supporting.filter(|index| index.created) {
-            store.drop_index(&collection, &index.name).await?;
-        }
+        // Unless another TTL index walks it by now.
+        continuation::let_go(store, &entry).await?;
         return Err(Refusal::new(
             Code::IndexNotFound,
             format!("the TTL index {} of {collection} was dropped while it was being made", entry.definition.name),
@@ -139,20 +140,24 @@ fn was_dropped(error: &Error) -> bool {
     error.refusal().is_some_and(|refusal| refusal.code() == Code::IndexNotFound)
 }
 
-/// Takes a failed creation back, first the supporting index and then the entry, and says whether it did. If that fails too,
-/// the entry stays `CREATING`, to be finished or dropped: without it nobody would know whose the index is.
+/// Takes a failed creation back, first the entry and then the supporting index, and says whether it did.
+///
+/// The index only if the entry is gone: somebody else may have finished the creation, and walk it. If the index cannot be
+/// dropped the operation stays under way, and whoever continues it drops the index.
 async fn undo(store: &dyn Store, entry: &Entry, after: &Error) -> bool {
     let conflicts = [Code::IndexOptionsConflict, Code::IndexKeySpecsConflict].map(|code| Some(code.number()));
     let undone = async {
-        // An index that stood in the way is somebody else's.
-        if !conflicts.contains(&after.code()) {
-            drop_supporting(store, entry).await?;
-        }
         // Unless an identical creation finished it meanwhile.
-        store.change_registry(Change::TakeBack { entry: entry.id }).await
+        let taken_back = store.change_registry(Change::TakeBack { entry: entry.id }).await?.is_some();
+        // An index that stood in the way is somebody else's.
+        let ours = !conflicts.contains(&after.code());
+        if ours && (taken_back || Snapshot::load(store).await?.by_id(entry.id).is_none()) {
+            continuation::let_go(store, entry).await?;
+        }
+        Ok::<_, Error>(taken_back)
     };
     match undone.await {
-        Ok(taken_back) => taken_back.is_some(),
+        Ok(taken_back) => taken_back,
         Err(error) => {
             warn!(collection = %entry.definition.collection, %error, "a failed creation could not be taken back");
             false

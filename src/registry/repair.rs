@@ -83,7 +83,7 @@ impl<'a> IntoFuture for Repair<'a> {
 }
 
 /// The entry under the name that its collection has now, if there is none any more under the one that it had.
-async fn followed(store: &dyn Store, entry: &Entry) -> Result<Entry> {
+pub(super) async fn followed(store: &dyn Store, entry: &Entry) -> Result<Entry> {
     let (mut entry, collections) = (entry.clone(), store.collections().await?);
     if entry.uuid.is_none() || collections.contains_key(entry.definition.collection.as_str()) {
         return Ok(entry);

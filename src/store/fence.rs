@@ -90,23 +90,25 @@ impl Fence {
             return None;
         }
         // It begins so early that it ends in time, and soon after it was sent.
-        let begin_within = ON_ITS_WAY.min(left - limit);
+        let begin_within = ON_ITS_WAY.min(left.saturating_sub(limit));
         let before = bound.server.map(|server| {
-            let earlier = i64::try_from((left - begin_within).as_millis()).unwrap_or(i64::MAX);
+            let earlier = i64::try_from(left.saturating_sub(begin_within).as_millis()).unwrap_or(i64::MAX);
             DateTime::from_millis(server.timestamp_millis().saturating_sub(earlier))
         });
         Some(Statement { limit, before, settled: now + begin_within + limit })
     }
 
-    /// A statement is being sent that has no effect any more from this instant on.
-    pub(crate) fn sending(&self, settled: Instant) {
+    /// A statement is being sent that has no effect any more from this instant on. Returns how it stood before.
+    pub(crate) fn sending(&self, settled: Instant) -> Option<Instant> {
         let mut state = self.state();
-        state.unsettled = state.unsettled.max(Some(settled));
+        let before = state.unsettled;
+        state.unsettled = before.max(Some(settled));
+        before
     }
 
-    /// The reply to the last statement said what it has done.
-    pub(crate) fn settled(&self) {
-        self.state().unsettled = None;
+    /// The reply to the last statement said what it has done: it stands as before. An earlier one may still be under way.
+    pub(crate) fn settled(&self, before: Option<Instant>) {
+        self.state().unsettled = before;
     }
 
     /// From when on nothing that was sent has an effect any more.
@@ -147,11 +149,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_was_not_answered_is_unsettled_until_it_can_have_no_effect() {
         let fence = Fence::new(Bound { local: Instant::now() + 60 * SECOND, server: None });
-        fence.sending(Instant::now() + SECOND);
+        let before = fence.sending(Instant::now() + SECOND);
         assert!(fence.unsettled().is_some());
-        fence.settled();
+        fence.settled(before);
         assert_eq!(fence.unsettled(), None);
-        fence.sending(Instant::now() + SECOND);
+        let unanswered = Instant::now() + SECOND;
+        fence.sending(unanswered);
+        // The answer to a later one says nothing of it.
+        let before = fence.sending(Instant::now() + 10 * SECOND);
+        fence.settled(before);
+        assert_eq!(fence.unsettled(), Some(unanswered));
         tokio::time::advance(SECOND).await;
         assert_eq!(fence.unsettled(), None);
     }

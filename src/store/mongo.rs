@@ -3,6 +3,7 @@
 //! Portable by default: what only some backends have sits behind a named [`Extensions`] flag, which is set by trying it
 //! out ([`probe`]) before the first deletion.
 
+mod answer;
 mod catalog;
 mod modify;
 mod pass;
@@ -20,7 +21,11 @@ use mongodb::{
 };
 use tokio::sync::OnceCell;
 
-use self::{pass::MongoPass, probe::Extensions};
+use self::{
+    answer::{ANSWER, STATEMENT, answered},
+    pass::MongoPass,
+    probe::Extensions,
+};
 use super::{Change, Collection, Guard, Pass, PhysicalIndex, Records, Store, Target, sealed};
 use crate::{
     error::{Error, Result},
@@ -43,9 +48,8 @@ const UNBOUNDED: Duration = Duration::from_secs(60);
 ///
 /// # Assumptions
 ///
-/// The user may read, write and index the collections, list them, and make and drop collections named `ttl_index.…`: before
-/// the first deletion a scratch collection `ttl_index.probe.<id>` is made and dropped. Reads go to the primary, whatever the client
-/// prefers.
+/// The user has the privileges that `ttl-index role` prints; before the first deletion scratch documents are written to
+/// `ttl_index.probe` and deleted again. Reads go to the primary, whatever the client prefers.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -137,27 +141,27 @@ impl Store for Mongo {
     }
 
     fn now(&self) -> BoxFuture<'_, Result<DateTime>> {
-        self.server_time().boxed()
+        answered(ANSWER, self.server_time())
     }
 
     fn registry(&self) -> BoxFuture<'_, Result<Option<Document>>> {
-        registry::load(&self.database).boxed()
+        answered(ANSWER, registry::load(&self.database))
     }
 
     fn revision(&self) -> BoxFuture<'_, Result<Option<i64>>> {
-        registry::revision(&self.database).boxed()
+        answered(ANSWER, registry::revision(&self.database))
     }
 
     fn change_registry(&self, change: Change) -> BoxFuture<'_, Result<Option<i64>>> {
-        registry::change(&self.database, change).boxed()
+        answered(ANSWER, registry::change(&self.database, change))
     }
 
     fn record<'a>(&'a self, kind: Records, id: &'a str) -> BoxFuture<'a, Result<Option<Document>>> {
-        records::get(&self.database, kind, id).boxed()
+        answered(ANSWER, records::get(&self.database, kind, id))
     }
 
     fn records(&self, kind: Records) -> BoxFuture<'_, Result<Vec<Document>>> {
-        records::all(&self.database, kind).boxed()
+        answered(ANSWER, records::all(&self.database, kind))
     }
 
     fn set_record<'a>(
@@ -167,36 +171,37 @@ impl Store for Mongo {
         guard: Guard,
         fields: Document,
     ) -> BoxFuture<'a, Result<Option<Document>>> {
-        records::set(&self.database, kind, id, guard, fields).boxed()
+        answered(ANSWER, records::set(&self.database, kind, id, guard, fields))
     }
 
     fn remove_record<'a>(&'a self, kind: Records, id: &'a str) -> BoxFuture<'a, Result<()>> {
-        records::remove(&self.database, kind, id).boxed()
+        answered(ANSWER, records::remove(&self.database, kind, id))
     }
 
     fn estimated_count<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Option<u64>>> {
-        async move {
+        answered(ANSWER, async move {
             let documents = self.database.collection::<Document>(collection.as_str());
             let counted = documents.estimated_document_count().await;
             counted.map(Some).map_err(Error::backend(format!("counting the documents of {collection}")))
-        }
-        .boxed()
+        })
     }
 
     fn settle_time(&self) -> BoxFuture<'_, Result<Duration>> {
-        async move { Ok(if self.extensions().await?.ends_in_time() { Duration::ZERO } else { UNBOUNDED }) }.boxed()
+        answered(STATEMENT, async move {
+            Ok(if self.extensions().await?.ends_in_time() { Duration::ZERO } else { UNBOUNDED })
+        })
     }
 
     fn collections(&self) -> BoxFuture<'_, Result<HashMap<String, Collection>>> {
-        catalog::collections(&self.database).boxed()
+        answered(ANSWER, catalog::collections(&self.database))
     }
 
     fn indexes<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Vec<PhysicalIndex>>> {
-        catalog::list_indexes(&self.database, collection).boxed()
+        answered(ANSWER, catalog::list_indexes(&self.database, collection))
     }
 
     fn inspect<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Collection>> {
-        catalog::inspect(&self.database, collection).boxed()
+        answered(ANSWER, catalog::inspect(&self.database, collection))
     }
 
     fn build_index<'a>(
@@ -204,18 +209,19 @@ impl Store for Mongo {
         collection: &'a CollectionName,
         index: PhysicalIndex,
     ) -> BoxFuture<'a, Result<PhysicalIndex>> {
+        // It may take hours.
         catalog::build_index(&self.database, collection, index).boxed()
     }
 
     fn drop_index<'a>(&'a self, collection: &'a CollectionName, name: &'a str) -> BoxFuture<'a, Result<()>> {
-        catalog::drop_index(&self.database, collection, name).boxed()
+        // The server first waits for whoever is at the collection.
+        answered(STATEMENT, catalog::drop_index(&self.database, collection, name))
     }
 
     fn open_pass(&self, target: Target) -> BoxFuture<'_, Result<Box<dyn Pass>>> {
-        async move {
+        answered(STATEMENT, async move {
             let extensions = self.extensions().await?.clone();
             Ok(Box::new(MongoPass::new(self.database.clone(), target, extensions)) as Box<dyn Pass>)
-        }
-        .boxed()
+        })
     }
 }

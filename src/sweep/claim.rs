@@ -61,9 +61,10 @@ impl ClaimSweep<'_> {
         self
     }
 
-    /// Gives up with [`Error::Interrupted`] once this future is ready, and no longer asks the holder; never by default.
+    /// Gives up once this future is ready, with [`Error::Interrupted`]; never by default.
     ///
-    /// Dropping the future instead does the same in the background.
+    /// What was asked of the holder is taken back before that. A process that ends while it waits without this may be handed
+    /// the right after its end: then nobody sweeps until it has lapsed.
     pub fn stop_when(mut self, signal: impl Future<Output = ()> + Send + 'static) -> Self {
         self.stop = Some(signal.boxed());
         self

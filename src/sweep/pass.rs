@@ -13,11 +13,12 @@ use tracing::warn;
 
 use super::{Ended, Options, Progress, SweepReport};
 use crate::{
-    entry::Entry,
+    entry::{Entry, IndexState},
     error::{Code, Error, Refusal, Result},
-    expiry::instant,
+    expiry::{Rule, instant},
     lease::Lease,
     meter::{Labels, Meter},
+    namespace::CollectionName,
     pacing::Bucket,
     registry::{Pause, Slot, Snapshot},
     store::{Collection, Fence, Found, Pass, Position, Store},
@@ -41,15 +42,28 @@ pub(crate) struct Visit<'a> {
     pub(crate) bucket: Option<&'a mut Bucket>,
     pub(crate) stop: CancellationToken,
     pub(crate) options: Options,
+    /// A pass of this entry that a limit ended, to be gone on with.
+    pub(crate) suspended: Option<Suspended>,
+}
+
+/// A pass that a limit ended: where it has got to.
+pub(crate) struct Suspended {
+    collection: CollectionName,
+    rule: Rule,
+    cutoff: DateTime,
+    position: Position,
+    pass: Box<dyn Pass>,
+    moved: Vec<Found>,
+    oldest_left: Option<DateTime>,
 }
 
 impl Visit<'_> {
-    /// Makes the pass.
+    /// Makes the pass, and hands it back if a limit ended it.
     ///
     /// # Errors
     ///
     /// Only for what keeps it from beginning; the rest is in the report.
-    pub(crate) async fn run(self) -> Result<SweepReport> {
+    pub(crate) async fn run(self) -> Result<(SweepReport, Option<Suspended>)> {
         let now = self.store.now().await?;
         let due = self.entry.rule.cutoff(now);
         if let (Some(asked), Some(due)) = (self.options.cutoff, due)
@@ -64,6 +78,7 @@ impl Visit<'_> {
             return Err(Refusal::new(Code::BadValue, why).into());
         }
         let mut sweeping = Sweeping::new(self, (now, Instant::now()), due);
+        sweeping.take_up();
         let ended = match sweeping.until_done().await {
             Ok(ended) => ended,
             Err(error) => {
@@ -119,13 +134,29 @@ impl<'a> Sweeping<'a> {
         self.visit.lease.map_or_else(Fence::unlimited, Lease::fence)
     }
 
+    /// Goes on where the pass before this ended, unless the rule or the collection is another one now.
+    fn take_up(&mut self) {
+        let entry = self.visit.entry;
+        let same = |it: &Suspended| it.rule.same_as(&entry.rule) && it.collection == entry.definition.collection;
+        let Some(suspended) = self.visit.suspended.take().filter(same) else { return };
+        let Suspended { cutoff, position, pass, moved, oldest_left, .. } = suspended;
+        self.cutoff = Some(cutoff);
+        (self.position, self.moved, self.oldest_left) = (position, moved, oldest_left);
+        self.pass = Some(pass);
+    }
+
     async fn until_done(&mut self) -> Result<Ended> {
         if self.visit.paused.as_ref().is_some_and(|pause| pause.holds_at(self.now())) {
             return Ok(Ended::Paused);
         }
         let Some(cutoff) = self.cutoff else { return Ok(Ended::Drained) };
-        let Some(target) = self.target(cutoff).await? else { return Ok(Ended::Drained) };
-        let mut pass = self.visit.store.open_pass(target).await?;
+        let mut pass = match self.pass.take() {
+            Some(pass) => pass,
+            None => match self.target(cutoff).await? {
+                Some(target) => self.visit.store.open_pass(target).await?,
+                None => return Ok(Ended::Drained),
+            },
+        };
         let ended = self.batches(&mut *pass, cutoff).await;
         self.pass = Some(pass);
         ended
@@ -135,6 +166,10 @@ impl<'a> Sweeping<'a> {
         loop {
             // The wait comes before the look: nothing waits between being found and being deleted.
             self.wait_for_permit().await;
+            // Told to stop, because of that.
+            if self.visit.lease.is_some_and(Lease::is_lost) {
+                return Ok(Ended::LeaseLost);
+            }
             if self.visit.stop.is_cancelled() {
                 return Ok(Ended::Cancelled);
             }
@@ -196,7 +231,8 @@ impl<'a> Sweeping<'a> {
     /// The next batch, and whether the pass may go on behind the dates in it.
     async fn find(&mut self, pass: &mut dyn Pass) -> Result<(Vec<Found>, bool)> {
         if !self.moved.is_empty() {
-            return Ok((std::mem::take(&mut self.moved), false));
+            let most = self.moved.len().min(self.visit.options.documents_in_batch() as usize);
+            return Ok((self.moved.drain(..most).collect(), false));
         }
         Ok((pass.find(&self.position, self.visit.options.documents_in_batch()).await?, pass.ordered()))
     }
@@ -235,7 +271,11 @@ impl<'a> Sweeping<'a> {
             return Ok(Some(Ended::Paused));
         }
         match snapshot.find(&entry.definition.collection) {
-            Some(Slot::Good(now)) if now.id == entry.id && now.rule.same_as(&entry.rule) => Ok(None),
+            Some(Slot::Good(now))
+                if now.id == entry.id && now.rule.same_as(&entry.rule) && now.state != IndexState::NeedsRepair =>
+            {
+                Ok(None)
+            }
             _ => {
                 let collection = &entry.definition.collection;
                 let why = format!("the TTL index of {collection} was changed or dropped during the pass");

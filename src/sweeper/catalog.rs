@@ -87,15 +87,13 @@ impl Catalog {
         };
         let age = self.period * LIST_INDEXES;
         let usable = |listing: &&Listing| listing.at.elapsed() < age && listing.state == entry.state;
-        seen.indexes = match self.indexes.get(&entry.id).filter(usable) {
-            Some(listing) => listing.indexes.clone(),
-            None => {
-                let at = Instant::now();
-                let indexes = store.indexes(&entry.definition.collection).await?;
-                self.indexes.insert(entry.id, Listing { at, state: entry.state, indexes: indexes.clone() });
-                indexes
-            }
-        };
+        if let Some(listing) = self.indexes.get(&entry.id).filter(usable) {
+            seen.indexes.clone_from(&listing.indexes);
+        } else {
+            let at = Instant::now();
+            seen.indexes = store.indexes(&entry.definition.collection).await?;
+            self.indexes.insert(entry.id, Listing { at, state: entry.state, indexes: seen.indexes.clone() });
+        }
         // A collection has at least the index on `_id`.
         let gone = listed.is_none() && seen.indexes.is_empty();
         Ok(if gone { Collection::default() } else { seen })
@@ -105,7 +103,7 @@ impl Catalog {
 #[cfg(all(test, feature = "embedded"))]
 mod tests {
     use super::*;
-    use crate::{EmbeddedStore, store::sealed::Sealed};
+    use crate::store::{embedded::EmbeddedStore, sealed::Sealed};
 
     #[tokio::test(start_paused = true)]
     async fn collections_are_listed_once_a_minute_at_most() {
@@ -114,7 +112,7 @@ mod tests {
             let mut catalog = Catalog::new(Duration::from_secs(interval));
             for _ in 0..3 {
                 assert!(catalog.refresh(&*store).await.unwrap());
-                tokio::time::advance(Duration::from_secs(period) - Duration::from_millis(1)).await;
+                tokio::time::advance(Duration::from_millis(1000 * period - 1)).await;
                 assert!(!catalog.refresh(&*store).await.unwrap());
                 tokio::time::advance(Duration::from_millis(1)).await;
             }

@@ -15,9 +15,8 @@ const LATEST_RETRY: u32 = 10;
 const SHORTEST: Duration = Duration::from_millis(50);
 
 /// When each index is visited next.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Schedule {
-    interval: Duration,
     rows: HashMap<ObjectId, Row>,
     /// Counts visits, to tell who waits for longest.
     turn: u64,
@@ -25,6 +24,7 @@ pub(super) struct Schedule {
 
 #[derive(Clone, Copy, Debug)]
 struct Row {
+    interval: Duration,
     at: Instant,
     turn: u64,
     failures: u32,
@@ -44,21 +44,20 @@ pub(super) enum Outcome {
 }
 
 impl Schedule {
-    pub(super) fn new(interval: Duration) -> Self {
-        Self { interval, rows: HashMap::new(), turn: 0 }
+    /// Knows these indexes and no others, each with how often it is visited; a new one is visited now.
+    pub(super) fn keep(&mut self, indexes: impl IntoIterator<Item = (ObjectId, Duration)>, now: Instant) {
+        let turn = self.turn;
+        let keep =
+            |(id, interval)| (id, self.rows.get(&id).copied().unwrap_or(Row { interval, at: now, turn, failures: 0 }));
+        self.rows = indexes.into_iter().map(keep).collect();
     }
 
-    /// Knows these indexes and no others; a new one is visited now.
-    pub(super) fn keep(&mut self, ids: impl IntoIterator<Item = ObjectId>, now: Instant) {
-        let new = Row { at: now, turn: self.turn, failures: 0 };
-        let keep = |id| (id, self.rows.get(&id).copied().unwrap_or(new));
-        self.rows = ids.into_iter().map(keep).collect();
-    }
-
-    /// Has every index that does not fail visited now.
-    pub(super) fn hurry(&mut self, now: Instant) {
-        for row in self.rows.values_mut().filter(|row| row.failures == 0) {
-            row.at = row.at.min(now);
+    /// Has these visited now, but for those that fail.
+    pub(super) fn hurry(&mut self, ids: impl IntoIterator<Item = ObjectId>, now: Instant) {
+        for id in ids {
+            if let Some(row) = self.rows.get_mut(&id).filter(|row| row.failures == 0) {
+                row.at = row.at.min(now);
+            }
         }
     }
 
@@ -70,8 +69,9 @@ impl Schedule {
 
     pub(super) fn visited(&mut self, id: ObjectId, outcome: Outcome, now: Instant) {
         self.turn += 1;
-        let (turn, interval) = (self.turn, self.interval);
+        let turn = self.turn;
         let Some(row) = self.rows.get_mut(&id) else { return };
+        let interval = row.interval;
         row.turn = turn;
         row.failures = match outcome {
             Outcome::Failed => row.failures.saturating_add(1),
@@ -105,8 +105,8 @@ mod tests {
 
     fn three() -> ([ObjectId; 3], Schedule, Instant) {
         let ids = [ObjectId::new(), ObjectId::new(), ObjectId::new()];
-        let (mut schedule, now) = (Schedule::new(MINUTE), Instant::now());
-        schedule.keep(ids, now);
+        let (mut schedule, now) = (Schedule::default(), Instant::now());
+        schedule.keep(ids.map(|id| (id, MINUTE)), now);
         (ids, schedule, now)
     }
 
@@ -130,7 +130,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_index_that_fails_is_tried_less_and_less_often_and_never_given_up() {
         let (ids, mut schedule, mut now) = three();
-        schedule.keep([ids[0]], now);
+        schedule.keep([(ids[0], MINUTE)], now);
         let mut waits = Vec::new();
         for _ in 0..20 {
             schedule.visited(ids[0], Outcome::Failed, now);
@@ -152,7 +152,7 @@ mod tests {
             schedule.visited(id, Outcome::Drained(None), now);
         }
         let new = ObjectId::new();
-        schedule.keep([ids[0], new], now);
+        schedule.keep([(ids[0], MINUTE), (new, MINUTE)], now);
         assert_eq!(schedule.next(now), Some((new, now)));
         schedule.visited(new, Outcome::Drained(None), now);
         assert_eq!(schedule.next(now), Some((ids[0], now + MINUTE)));

@@ -1,6 +1,6 @@
 //! One visit to one TTL index: look for drift, finish its making if nobody else does, delete a slice of what is due.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use mongodb::bson::{DateTime, oid::ObjectId};
 use tokio_util::sync::CancellationToken;
@@ -21,7 +21,7 @@ use crate::{
     pacing::Bucket,
     registry::{Slot, Snapshot, mark, walkable},
     store::{Change, Collection, DynStore},
-    sweep::{self, Ended, SweepReport, Visit},
+    sweep::{self, Ended, Suspended, SweepReport, Visit},
 };
 
 /// How long a visit may begin new batches, so that others get their turn.
@@ -31,6 +31,8 @@ const SLICE: Duration = Duration::from_secs(1);
 pub(super) struct Kit {
     pub(super) bucket: Bucket,
     pub(super) catalog: Catalog,
+    /// Passes that a slice was too short for.
+    pub(super) suspended: HashMap<ObjectId, Suspended>,
 }
 
 /// Where visits are made.
@@ -46,7 +48,7 @@ pub(super) struct Ground {
 /// What came of a visit.
 pub(super) enum Visited {
     /// A pass was made, or could not be begun.
-    Passed(Result<SweepReport>),
+    Passed(Box<Result<SweepReport>>),
     /// There was nothing to sweep by: the index is being made, or needs repair.
     Skipped,
 }
@@ -94,11 +96,13 @@ impl Ground {
     pub(super) async fn visit(self, mut kit: Kit, id: ObjectId, stop: CancellationToken) -> (Kit, Visited) {
         let Some(entry) = self.entry(id) else { return (kit, Visited::Skipped) };
         let visited = match self.seen(&mut kit, entry).await {
-            Ok(Some(seen)) => Visited::Passed(self.pass(&mut kit, entry, seen, stop).await),
+            Ok(Some(seen)) => Visited::Passed(Box::new(self.pass(&mut kit, entry, seen, stop).await)),
             Ok(None) => Visited::Skipped,
-            Err(error) => Visited::Passed(Err(error)),
+            Err(error) => Visited::Passed(Box::new(Err(error))),
         };
-        if let Visited::Passed(Ok(SweepReport { error: Some(_), .. }) | Err(_)) = &visited {
+        if let Visited::Passed(passed) = &visited
+            && matches!(**passed, Ok(SweepReport { error: Some(_), .. }) | Err(_))
+        {
             kit.catalog.doubt(id);
         }
         (kit, visited)
@@ -184,8 +188,11 @@ impl Ground {
             bucket: Some(&mut kit.bucket),
             stop,
             options,
+            suspended: kit.suspended.remove(&entry.id),
         };
-        visit.run().await
+        let (report, suspended) = visit.run().await?;
+        kit.suspended.extend(suspended.map(|suspended| (entry.id, suspended)));
+        Ok(report)
     }
 }
 
@@ -193,8 +200,10 @@ impl Ground {
 pub(super) fn outcome(visited: &Visited, now: DateTime) -> Outcome {
     let report = match visited {
         Visited::Skipped => return Outcome::Drained(None),
-        Visited::Passed(Err(error)) => return of_error(error),
-        Visited::Passed(Ok(report)) => report,
+        Visited::Passed(passed) => match &**passed {
+            Err(error) => return of_error(error),
+            Ok(report) => report,
+        },
     };
     match (report.ended, &report.error) {
         (Ended::Failed, Some(error)) => of_error(error),

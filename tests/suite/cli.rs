@@ -3,6 +3,7 @@
 mod daemon;
 mod explain;
 mod indexes;
+mod operators;
 mod secrets;
 mod sweep;
 mod transfer;
@@ -43,7 +44,9 @@ fn expired(count: usize) -> String {
 fn a_mistyped_path_is_not_taken_for_an_empty_store() {
     let directory = tempfile::tempdir().unwrap();
     let missing = directory.path().join("mistyped");
-    for command in [&["list"][..], &["sweep"], &["export", "c"], &["explain", "c"], &["drop", "c"]] {
+    for command in
+        [&["list"][..], &["sweep"], &["export", "c"], &["explain", "c"], &["drop", "c"], &["pause"], &["run"]]
+    {
         Program::embedded(&missing).run(command).failed(1, "does not exist");
         assert!(!missing.exists());
     }

@@ -1,5 +1,8 @@
 //! What is counted, and how it is shown.
 
+// Counts are whole numbers, and exact.
+#![allow(clippy::float_cmp)]
+
 mod numbers;
 mod program;
 mod table;

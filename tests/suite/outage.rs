@@ -2,6 +2,9 @@
 //!
 //! What a report says is held against what is really gone, which is seen by a client that goes round the fault.
 
+mod silence;
+mod sweeper;
+
 use std::time::Duration;
 
 use mongodb::Client;

@@ -31,7 +31,7 @@ const NO_TIME: Duration = Duration::ZERO;
 
 /// Asserts of a change made within a batch that it was made, and not confirmed.
 #[track_caller]
-fn unconfirmed<T: std::fmt::Debug>(outcome: ttl_index::Result<T>) {
+fn unconfirmed<T: std::fmt::Debug>(outcome: &ttl_index::Result<T>) {
     assert!(matches!(outcome, Err(Error::NotYetGuaranteed { .. })), "{outcome:?}");
 }
 

@@ -1,9 +1,16 @@
 //! The background sweeper on both stores: on the embedded one with tokio's clock paused, on a real server in real time.
 
+#[cfg(feature = "cli")]
+mod confirmed;
 mod drift;
 mod fair;
 mod handover;
+mod ledger;
 mod life;
+#[cfg(feature = "cli")]
+mod process;
+#[cfg(feature = "cli")]
+mod processes;
 
 use std::sync::Arc;
 use std::time::Duration;

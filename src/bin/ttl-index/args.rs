@@ -74,6 +74,8 @@ pub(crate) enum Command {
     Explain(Explain),
     /// Delete what is due: one pass over each collection, until it is drained or a limit is reached
     Sweep(Sweep),
+    /// Print the MongoDB role that a user needs, as the createRole command that makes it
+    Role(super::role::Args),
     /// Sweep in the background until SIGTERM or SIGINT: visit every TTL index about once a minute, as the only one who does
     Run(Run),
     /// Say who sweeps this database, and how it goes

@@ -1,10 +1,10 @@
 //! `run`.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 use ttl_index::{Error, Sweeper, TtlRegistry};
 
 use super::{
@@ -18,7 +18,7 @@ use super::{
 const RETRY: Duration = Duration::from_secs(2);
 
 pub(crate) async fn run(args: args::Run, uri: Option<&str>) -> anyhow::Result<u8> {
-    let target = Target::open(uri).await?;
+    let target = Arc::new(Target::open(uri).await?);
     let stop = signal::stop_on_signal()?;
     // Before anything is counted; and the page is there while the database is not.
     let page = match args.metrics_listen {
@@ -64,15 +64,31 @@ impl Page {
     }
 }
 
-/// The registry, as soon as the database can be reached; none if it is stopped before.
-async fn registry(target: &Target, stop: &CancellationToken) -> anyhow::Result<Option<TtlRegistry>> {
+/// The registry, as soon as it can be read; none if it is stopped before.
+async fn registry(target: &Arc<Target>, stop: &CancellationToken) -> anyhow::Result<Option<TtlRegistry>> {
+    let mut told = None;
     while !stop.is_cancelled() {
-        match target.registry().await {
+        let opening = target.clone();
+        // A task of its own: a driver call must not be dropped halfway, and may take half a minute.
+        let opened = tokio::select! {
+            opened = tokio::spawn(async move { opening.registry().await }) => opened?,
+            () = stop.cancelled() => return Ok(None),
+        };
+        match opened {
             Ok(registry) => return Ok(Some(registry)),
-            Err(error) if matches!(error.downcast_ref(), Some(Error::Backend { .. })) => {
-                warn!(error = failure::chain(error.as_ref()), "the database cannot be reached; trying again");
-            }
-            Err(error) => return Err(error),
+            Err(error) => match error.downcast_ref::<Error>() {
+                Some(backend @ Error::Backend { .. }) => {
+                    // Once for each trouble, however long it lasts.
+                    let (trouble, error) =
+                        ((backend.code(), backend.missing_privilege()), failure::chain(error.as_ref()));
+                    if told.replace(trouble.clone()) == Some(trouble) {
+                        debug!(error, "the registry still cannot be read");
+                    } else {
+                        warn!(error, retry_every = ?RETRY, "the registry cannot be read, so nothing is swept; trying again");
+                    }
+                }
+                _ => return Err(error),
+            },
         }
         tokio::select! {
             () = stop.cancelled() => {}

@@ -8,6 +8,7 @@ use std::{
 };
 
 use mongodb::error::ErrorKind;
+use ttl_index::MissingPrivilege;
 
 use super::target;
 
@@ -69,12 +70,19 @@ pub(crate) fn print(text: &str) {
 /// An error and its causes, outermost first.
 pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |&error| error.source());
-    causes.map(in_words).collect::<Vec<_>>().join(": ")
+    let mut words: Vec<String> = causes.map(in_words).collect();
+    // A missing privilege is named by the library's error and, again, in the place of the driver's.
+    words.dedup_by(|cause, effect| effect.ends_with(cause.as_str()));
+    words.join(": ")
 }
 
-/// The driver's own words wrap what happened in labels, and list every document of a failed insert.
+/// The driver's own words wrap what happened in labels, and list every document of a failed insert; the server's, to a user
+/// without a privilege, are the whole command and do not name it.
 fn in_words(error: &(dyn Error + 'static)) -> String {
     let Some(driver) = error.downcast_ref::<mongodb::error::Error>() else { return error.to_string() };
+    if let Some(missing) = MissingPrivilege::of(driver) {
+        return missing.to_string();
+    }
     match driver.kind.as_ref() {
         ErrorKind::InsertMany(insert) => match insert.write_errors.iter().flatten().next() {
             Some(first) => first.message.clone(),

@@ -6,6 +6,7 @@
 //! | `time` | durations and instants, in and out |
 //! | `json` | Extended JSON, in and out |
 //! | `target` | which database a URI means, and its documents |
+//! | `role` | the privileges that a user needs |
 //! | `daemon`, `status` | `run`, and `status`, `pause`, `resume` |
 //! | `signal` | SIGINT and SIGTERM |
 //! | `indexes`, `operations`, `explain`, `sweep`, `transfer` | the commands |
@@ -22,6 +23,7 @@ mod json;
 mod listen;
 mod operations;
 mod output;
+mod role;
 mod signal;
 mod status;
 mod sweep;
@@ -69,6 +71,7 @@ async fn run(args: Args) -> anyhow::Result<u8> {
         Command::Operations { id } => operations::list(id, uri, json).await,
         Command::Explain(explain) => explain::run(explain, uri, json).await,
         Command::Sweep(sweep) => sweep::run(sweep, uri, json).await,
+        Command::Role(args) => role::run(&args, uri, json),
         Command::Run(run) => daemon::run(run, uri).await,
         Command::Status { watch } => status::status(watch, uri, json).await,
         Command::Pause { duration } => status::pause(duration, uri, json).await,
@@ -87,5 +90,7 @@ fn log_to_stderr(verbose: u8) {
         _ => "ttl_index=debug,warn",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(false).init();
+    // What cannot be logged (a full disk, a reader that is gone) is not worth a panic, which saying so on stderr would be.
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(false);
+    log.log_internal_errors(false).init();
 }

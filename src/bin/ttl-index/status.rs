@@ -7,7 +7,7 @@ use std::{
 
 use comfy_table::{Table, presets};
 use serde_json::{Value, json};
-use ttl_index::{IndexStatus, Pause, SweeperStatus, TtlRegistry};
+use ttl_index::{Activity, IndexStatus, Pause, SweeperStatus, TtlRegistry};
 
 use super::{failure::DONE, json, output, signal, target::Target, time};
 
@@ -52,7 +52,10 @@ async fn show(registry: &TtlRegistry, json: bool) -> anyhow::Result<()> {
 }
 
 fn in_words(status: &SweeperStatus) -> String {
-    let mut parts = vec![status.activity.as_str().to_owned()];
+    let mut parts = vec![match status.activity {
+        Activity::Nobody => "nobody sweeps this database".to_owned(),
+        other => other.as_str().to_owned(),
+    }];
     if let Some(Pause { since, until, by, .. }) = &status.paused {
         let until = until.map_or_else(|| "it is resumed".to_owned(), time::show);
         parts.push(format!("since {} until {until}, by {by}", time::show(*since)));
@@ -61,7 +64,7 @@ fn in_words(status: &SweeperStatus) -> String {
         let since = status.since.map(time::show).unwrap_or_default();
         parts.push(format!("{holder} has the lease since {since}, term {}", status.term.unwrap_or_default()));
     }
-    if let Some(rate) = status.max_rate {
+    if let Some(rate) = status.max_rate.filter(|_| status.holder.is_some()) {
         parts.push(format!("at most {rate} documents a second"));
     }
     if let Some(at) = status.told_at {
@@ -124,7 +127,7 @@ fn index_json(index: &IndexStatus) -> Value {
 }
 
 pub(crate) async fn pause(duration: Option<Duration>, uri: Option<&str>, json: bool) -> anyhow::Result<u8> {
-    let registry = Target::open_or_make(uri).await?.registry().await?;
+    let registry = Target::open(uri).await?.registry().await?;
     let mut pausing = registry.pause();
     if let Some(duration) = duration {
         pausing = pausing.for_duration(duration);

@@ -21,15 +21,16 @@ pub(crate) async fn run(args: args::Sweep, uri: Option<&str>, json: bool) -> any
     };
     if collections.is_empty() {
         output::note("there is no TTL index in this database");
+        return Ok(DONE);
     }
     // From here on a signal ends the pass between two batches, and those to come before their first.
     let stop = signal::stop_on_signal()?;
     let mut worst = DONE;
     // For all of them, so that nobody else sweeps in between.
-    let claiming = registry.claim_sweep().wait(args.wait).stop_when(stop.clone().cancelled_owned());
-    let claim = match claiming.await {
+    let claim = match registry.claim_sweep().wait(args.wait).stop_when(stop.clone().cancelled_owned()).await {
+        Ok(claim) => claim,
         Err(Error::Interrupted) if stop.is_cancelled() => return Ok(LEFT_BEHIND),
-        claim => claim?,
+        Err(error) => return Err(error.into()),
     };
     for collection in &collections {
         let code = match pass(&registry, &claim, collection, &args, stop.clone()).await {

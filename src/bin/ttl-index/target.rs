@@ -138,6 +138,7 @@ async fn connect(uri: &str) -> anyhow::Result<Database> {
             "an @ or a ? within a MongoDB URI's user name, password or options is written %40 or %3F".to_owned()
         ));
     }
+    let usage = |error: mongodb::error::Error| usage(&error, uri);
     let parsed = ConnectionString::parse(uri).map_err(usage)?;
     let Some(database) = parsed.default_database.clone() else {
         bail!(Usage("the MongoDB URI names no database: end it in /DB, as in mongodb://host/DB?options".to_owned()))
@@ -150,9 +151,34 @@ async fn connect(uri: &str) -> anyhow::Result<Database> {
     Ok(Client::with_options(options).map_err(usage)?.database(&database))
 }
 
-#[allow(clippy::needless_pass_by_value)] // as map_err hands it over
-fn usage(error: mongodb::error::Error) -> anyhow::Error {
-    Usage(format!("the URI cannot be used: {}", error.kind)).into()
+fn usage(error: &mongodb::error::Error, uri: &str) -> anyhow::Error {
+    let text = error.kind.to_string();
+    let hide = |text: String, part: &str| text.replace(&decoded(part), "***").replace(part, "***");
+    let text = odd_parts(uri).fold(text, hide);
+    Usage(format!("the URI cannot be used: {text}")).into()
+}
+
+/// As the driver quotes it.
+fn decoded(part: &str) -> String {
+    let mut pieces = part.split('%');
+    let mut bytes = pieces.next().unwrap_or_default().as_bytes().to_vec();
+    for piece in pieces {
+        match piece.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => bytes.extend([&[byte], &piece.as_bytes()[2..]].concat()),
+            None => bytes.extend([b"%", piece.as_bytes()].concat()),
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// What the driver may quote of a URI that may be a password in a wrong place: what stands for a port and is none, as where
+/// the host was forgotten, and the values of options.
+fn odd_parts(uri: &str) -> impl Iterator<Item = &str> {
+    let (base, options) = uri.split_once('?').unwrap_or((uri, ""));
+    let hosts = base.split_once("://").map_or(base, |(_, rest)| rest).split('/').next().unwrap_or_default();
+    let ports = hosts.split(',').filter_map(|host| host.rsplit_once(':')).map(|(_, port)| port);
+    let values = options.split('&').map(|option| option.split_once('=').map_or(option, |(_, value)| value));
+    ports.filter(|port| port.parse::<u16>().is_err()).chain(values).filter(|part| !part.is_empty())
 }
 
 /// What a URI within a text may not be shown with: what stands between `://` and the last `@`.
@@ -164,7 +190,26 @@ pub(crate) fn secret(text: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::secret;
+    use super::{decoded, odd_parts, secret};
+
+    #[test]
+    fn what_is_written_in_percents_is_decoded_and_what_is_not_is_left() {
+        for (text, plain) in [("a%21b%2F", "a!b/"), ("%zz%4", "%zz%4"), ("", ""), ("%C3%A4", "ä"), ("%ä", "%ä")] {
+            assert_eq!(decoded(text), plain);
+        }
+    }
+
+    #[test]
+    fn what_stands_for_a_port_and_is_none_is_odd_and_every_value_of_an_option() {
+        for (uri, odd) in [
+            ("mongodb://h:1,h:2/db", &[][..]),
+            ("mongodb://user:pass/db", &["pass"]),
+            ("mongodb://user:pass,h:1", &["pass"]),
+            ("mongodb://h/db?tls=maybe&word&x=", &["maybe", "word"]),
+        ] {
+            assert_eq!(odd_parts(uri).collect::<Vec<_>>(), odd, "{uri}");
+        }
+    }
 
     #[test]
     fn user_and_password_are_the_secret_of_a_uri() {

@@ -8,8 +8,13 @@ use mongodb::{
     bson::{Bson, DateTime, Document, RawBsonRef, RawDocument, RawDocumentBuf, doc},
     options::Hint,
 };
+use tokio::time::Instant;
 
-use super::{STATEMENT_LIMIT, probe::Extensions};
+use super::{
+    STATEMENT_LIMIT,
+    answer::{LONG_READ, STATEMENT, answered},
+    probe::Extensions,
+};
 use crate::{
     error::{Code, Error, Result, server_code},
     expiry::Bounds,
@@ -32,12 +37,14 @@ pub(super) struct MongoPass {
     cursor: Option<Cursor<RawDocumentBuf>>,
     /// The first document that was found and cannot be named in a query, so that it is passed over.
     unnamable: Option<Error>,
+    /// When the collection was last seen to be the one that is meant, where the server does not see to that.
+    identified: Option<Instant>,
 }
 
 impl MongoPass {
     pub(super) fn new(database: Database, target: Target, extensions: Extensions) -> Self {
         let documents = database.collection(target.collection.as_str());
-        Self { database, documents, target, extensions, cursor: None, unnamable: None }
+        Self { database, documents, target, extensions, cursor: None, unnamable: None, identified: None }
     }
 
     fn bounds(&self, from: Option<DateTime>, until: DateTime) -> Bounds {
@@ -185,7 +192,9 @@ fn named_by(document: &RawDocument) -> Result<Bson, String> {
 
 impl Pass for MongoPass {
     fn find<'a>(&'a mut self, position: &'a Position, limit: u32) -> BoxFuture<'a, Result<Vec<Found>>> {
-        self.find_next(position, limit).boxed()
+        // Elsewhere it may read the whole collection.
+        let limited = self.target.index.is_some() && self.extensions.max_time;
+        answered(if limited { STATEMENT } else { LONG_READ }, self.find_next(position, limit))
     }
 
     fn ordered(&self) -> bool {
@@ -203,11 +212,10 @@ impl Pass for MongoPass {
     }
 
     fn read_again(&mut self, ids: Vec<Bson>) -> BoxFuture<'_, Result<Vec<RawDocumentBuf>>> {
-        async move {
+        answered(STATEMENT, async move {
             let read = || Error::backend(format!("reading documents of {} again", self.target.collection));
             let find = self.documents.find(doc! { "_id": { "$in": ids } }).projection(self.target.rule.projection());
             find.await.map_err(read())?.try_collect().await.map_err(read())
-        }
-        .boxed()
+        })
     }
 }

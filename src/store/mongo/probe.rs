@@ -7,7 +7,7 @@
 use futures_util::TryStreamExt;
 use mongodb::{
     Collection, Database,
-    bson::{Bson, DateTime, Document, Timestamp, doc, oid::ObjectId},
+    bson::{Bson, DateTime, Document, Timestamp, Uuid, doc, oid::ObjectId},
     options::Hint,
 };
 use tracing::{debug, info};
@@ -37,6 +37,39 @@ pub(super) struct Extensions {
     pub(super) sharded: bool,
 }
 
+/// One collection for all probes, which stays: so a role can name it, and need not allow to make or drop any other.
+const COLLECTION: &str = "ttl_index.probe";
+
+/// The documents of one probe, among those of others.
+struct Scratch {
+    collection: Collection<Document>,
+    /// In the field `probe` of its documents, and where the numbers begin that are their `_id`s.
+    probe: i64,
+}
+
+impl Scratch {
+    fn new(database: &Database) -> Self {
+        // Random, as probes of several processes must not meet; below what a double holds, as some backends keep one.
+        let probe = Uuid::new().bytes()[..5].iter().fold(0, |number: i64, byte| number << 8 | i64::from(*byte)) << 8;
+        Self { collection: database.collection(COLLECTION), probe }
+    }
+
+    fn id(&self, number: i32) -> i64 {
+        self.probe + i64::from(number)
+    }
+
+    fn number(&self, document: &Document) -> Option<i32> {
+        i32::try_from(document.get_i64("_id").ok()? - self.probe).ok()
+    }
+
+    /// Only its own.
+    fn filter(&self, filter: Document) -> Document {
+        let mut own = doc! { "probe": self.probe };
+        own.extend(filter);
+        own
+    }
+}
+
 impl Extensions {
     /// Whether a delete can be given an end that the server itself keeps to.
     pub(super) fn ends_in_time(&self) -> bool {
@@ -50,29 +83,37 @@ const CUTOFF: DateTime = DateTime::from_millis(1_000_000_000_000);
 /// The scratch documents that `{$lte: CUTOFF}` must find.
 const DUE: [i32; 3] = [1, 2, 3];
 
-/// Codes that tell of the server's state, not of the question.
+/// Codes that tell of the server's state or of the user's rights, not of the question.
 ///
-/// Source: the retryable errors of MongoDB's driver specifications, and `MaxTimeMSExpired`.
-const PASSING: [i32; 13] = [6, 7, 50, 89, 91, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436];
+/// Source: the retryable errors of MongoDB's driver specifications, `MaxTimeMSExpired` and `Unauthorized`.
+const PASSING: [i32; 14] = [6, 7, 13, 50, 89, 91, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436];
 
 pub(super) async fn run(database: &Database, portable_only: bool) -> Result<Extensions> {
-    // A name of its own: probes of several processes must not meet.
-    let scratch = database.collection(&format!("ttl_index.probe.{}", ObjectId::new().to_hex()));
+    let scratch = Scratch::new(database);
     let result = probe(database, &scratch, portable_only).await;
-    // Whatever came of it. Not every backend can drop a collection; empty is nearly as good.
-    if scratch.drop().await.is_err()
-        && let Err(error) = scratch.delete_many(doc! {}).await
-    {
-        debug!(%error, collection = scratch.name(), "the scratch collection of the probe stays behind");
+    let cleaning = async move {
+        if let Err(error) = scratch.collection.delete_many(scratch.filter(doc! {})).await {
+            debug!(%error, collection = COLLECTION, "the scratch documents of the probe stay behind");
+        }
+    };
+    // Whatever came of it; but nobody waits for that where the server is in trouble.
+    if matches!(result, Err(Error::Backend { .. })) {
+        tokio::spawn(cleaning);
+    } else {
+        cleaning.await;
     }
     let extensions = result?;
     info!(database = database.name(), ?extensions, "probed the backend");
     Ok(extensions)
 }
 
-async fn probe(database: &Database, scratch: &Collection<Document>, portable_only: bool) -> Result<Extensions> {
+async fn probe(database: &Database, scratch: &Scratch, portable_only: bool) -> Result<Extensions> {
     scratch
-        .insert_many(scratch_documents())
+        .collection
+        .insert_many(scratch_documents().into_iter().zip(1..).map(|(mut document, number)| {
+            document.extend(doc! { "_id": scratch.id(number), "probe": scratch.probe });
+            document
+        }))
         .await
         .map_err(Error::backend("writing the scratch documents of the probe"))?;
     let demand_type = check_comparison(scratch).await?;
@@ -84,7 +125,8 @@ async fn probe(database: &Database, scratch: &Collection<Document>, portable_onl
     Ok(Extensions {
         demand_type,
         sharded: hello.get_str("msg").is_ok_and(|msg| msg == "isdbgrid"),
-        hint: answer(scratch.find(doc! { "_id": 1 }).hint(Hint::Name("_id_".to_owned())).await)?.is_some(),
+        hint: answer(scratch.collection.find(doc! { "_id": scratch.id(1) }).hint(Hint::Name("_id_".to_owned())).await)?
+            .is_some(),
         key_range: walks_key_range(scratch).await?,
         max_time: takes(database, scratch, doc! {}, doc! { "maxTimeMS": 10_000 }).await?,
         delete_hint: takes(database, scratch, doc! { "hint": { "_id": 1 } }, doc! {}).await?,
@@ -93,28 +135,28 @@ async fn probe(database: &Database, scratch: &Collection<Document>, portable_onl
     })
 }
 
-/// Documents of which the first three are due.
+/// Documents of which the first three are due; numbered from 1 on.
 fn scratch_documents() -> Vec<Document> {
     let at = |millis: i64| DateTime::from_millis(CUTOFF.timestamp_millis() + millis);
     vec![
-        doc! { "_id": 1, "at": at(0) },
-        doc! { "_id": 2, "at": at(-1) },
-        doc! { "_id": 3, "at": [at(1), at(-1)] },
-        doc! { "_id": 4, "at": at(1) },
-        doc! { "_id": 5, "at": [at(1)] },
-        doc! { "_id": 6, "at": "2000-01-01T00:00:00Z" },
-        doc! { "_id": 7, "at": 0 },
-        doc! { "_id": 8, "at": 1_i64 },
-        doc! { "_id": 9, "at": 0.5 },
-        doc! { "_id": 10, "at": Bson::Null },
-        doc! { "_id": 11, "at": Timestamp { time: 1, increment: 1 } },
-        doc! { "_id": 12, "at": ObjectId::from_bytes([0; 12]) },
-        doc! { "_id": 13, "at": false },
-        doc! { "_id": 14, "at": { "b": at(-1) } },
-        doc! { "_id": 15, "at": [] },
-        doc! { "_id": 16 },
+        doc! { "at": at(0) },
+        doc! { "at": at(-1) },
+        doc! { "at": [at(1), at(-1)] },
+        doc! { "at": at(1) },
+        doc! { "at": [at(1)] },
+        doc! { "at": "2000-01-01T00:00:00Z" },
+        doc! { "at": 0 },
+        doc! { "at": 1_i64 },
+        doc! { "at": 0.5 },
+        doc! { "at": Bson::Null },
+        doc! { "at": Timestamp { time: 1, increment: 1 } },
+        doc! { "at": ObjectId::from_bytes([0; 12]) },
+        doc! { "at": false },
+        doc! { "at": { "b": at(-1) } },
+        doc! { "at": [] },
+        doc! {},
         // Demanding the type does not help where another type than the date's matches the comparison.
-        doc! { "_id": 17, "at": [at(1), "2000-01-01T00:00:00Z", 0, Bson::Null] },
+        doc! { "at": [at(1), "2000-01-01T00:00:00Z", 0, Bson::Null] },
     ]
 }
 
@@ -126,16 +168,19 @@ fn condition(demand_type: bool) -> Document {
     date
 }
 
-async fn ids(scratch: &Collection<Document>, filter: Document) -> Result<Vec<i32>> {
+async fn ids(scratch: &Scratch, filter: Document) -> Result<Vec<i32>> {
     let read = || Error::backend("reading the scratch documents of the probe");
-    let found: Vec<Document> = scratch.find(filter).await.map_err(read())?.try_collect().await.map_err(read())?;
-    let mut ids: Vec<i32> = found.iter().filter_map(|document| document.get_i32("_id").ok()).collect();
+    let found: Vec<Document> = {
+        let found = scratch.collection.find(scratch.filter(filter)).await.map_err(read())?;
+        found.try_collect().await.map_err(read())?
+    };
+    let mut ids: Vec<i32> = found.iter().filter_map(|document| scratch.number(document)).collect();
     ids.sort_unstable();
     Ok(ids)
 }
 
 /// Whether the type must be demanded for `$lte` to find just what is due.
-async fn check_comparison(scratch: &Collection<Document>) -> Result<bool> {
+async fn check_comparison(scratch: &Scratch) -> Result<bool> {
     let plain = ids(scratch, doc! { "at": condition(false) }).await?;
     if plain == DUE {
         return Ok(false);
@@ -151,10 +196,12 @@ async fn check_comparison(scratch: &Collection<Document>) -> Result<bool> {
 }
 
 /// Whether a delete by `_id` honours the condition beside it.
-async fn check_conditional_delete(scratch: &Collection<Document>, demand_type: bool) -> Result<()> {
+async fn check_conditional_delete(scratch: &Scratch, demand_type: bool) -> Result<()> {
     let all: Vec<i32> = (1..=17).collect();
+    let ids_of_all: Vec<i64> = all.iter().map(|number| scratch.id(*number)).collect();
     scratch
-        .delete_many(doc! { "_id": { "$in": &all }, "at": condition(demand_type) })
+        .collection
+        .delete_many(doc! { "_id": { "$in": ids_of_all }, "at": condition(demand_type) })
         .await
         .map_err(Error::backend("deleting scratch documents of the probe"))?;
     let left = ids(scratch, doc! {}).await?;
@@ -169,42 +216,39 @@ async fn check_conditional_delete(scratch: &Collection<Document>, demand_type: b
 }
 
 /// Whether a find between two keys finds just what is there.
-async fn walks_key_range(scratch: &Collection<Document>) -> Result<bool> {
-    let find = scratch.find(doc! {}).hint(Hint::Name("_id_".to_owned())).min(doc! { "_id": 4 }).max(doc! { "_id": 6 });
+async fn walks_key_range(scratch: &Scratch) -> Result<bool> {
+    let key = |number| doc! { "_id": scratch.id(number) };
+    let find = scratch.collection.find(doc! {}).hint(Hint::Name("_id_".to_owned())).min(key(4)).max(key(6));
     let Some(cursor) = answer(find.await)? else { return Ok(false) };
     let found: Vec<Document> = answer(cursor.try_collect().await)?.unwrap_or_default();
-    Ok(found.iter().filter_map(|document| document.get_i32("_id").ok()).eq([4, 5]))
+    Ok(found.iter().filter_map(|document| scratch.number(document)).eq([4, 5]))
 }
 
 /// Whether a delete with these additions is carried out.
-async fn takes(
-    database: &Database,
-    scratch: &Collection<Document>,
-    statement: Document,
-    command: Document,
-) -> Result<bool> {
+async fn takes(database: &Database, scratch: &Scratch, statement: Document, command: Document) -> Result<bool> {
     deletes(database, scratch, doc! {}, statement, command).await
 }
 
 /// Whether a delete with this condition is carried out.
-async fn takes_if(database: &Database, scratch: &Collection<Document>, condition: Document) -> Result<bool> {
+async fn takes_if(database: &Database, scratch: &Scratch, condition: Document) -> Result<bool> {
     deletes(database, scratch, condition, doc! {}, doc! {}).await
 }
 
 async fn deletes(
     database: &Database,
-    scratch: &Collection<Document>,
+    scratch: &Scratch,
     condition: Document,
     statement: Document,
     command: Document,
 ) -> Result<bool> {
     let id = ObjectId::new();
-    scratch.insert_one(doc! { "_id": id }).await.map_err(Error::backend("writing a scratch document of the probe"))?;
+    let document = doc! { "_id": id, "probe": scratch.probe };
+    scratch.collection.insert_one(document).await.map_err(Error::backend("writing a scratch document of the probe"))?;
     let mut query = doc! { "_id": id };
     query.extend(condition);
     let mut delete = doc! { "q": query, "limit": 0 };
     delete.extend(statement);
-    let mut whole = doc! { "delete": scratch.name(), "deletes": [delete] };
+    let mut whole = doc! { "delete": COLLECTION, "deletes": [delete] };
     whole.extend(command);
     Ok(answer(database.run_command(whole).await)?.is_some_and(|reply| {
         !reply.contains_key("writeErrors") && matches!(reply.get("n"), Some(Bson::Int32(1) | Bson::Int64(1)))
@@ -217,18 +261,18 @@ pub(super) fn before(date: DateTime) -> Document {
 }
 
 /// Whether a delete is carried out before an instant of the server's clock, and not after it.
-async fn compares_with_now(database: &Database, scratch: &Collection<Document>) -> Result<bool> {
+async fn compares_with_now(database: &Database, scratch: &Scratch) -> Result<bool> {
     let with = |date| doc! { "$expr": before(date) };
     Ok(takes_if(database, scratch, with(DateTime::MAX)).await? && !takes_if(database, scratch, with(CUTOFF)).await?)
 }
 
 /// Whether a delete that names the identity of another collection is refused, and one that names the right one is not.
-async fn knows_identity(database: &Database, scratch: &Collection<Document>) -> Result<bool> {
-    let other = mongodb::bson::Uuid::new();
+async fn knows_identity(database: &Database, scratch: &Scratch) -> Result<bool> {
+    let other = Uuid::new();
     if takes(database, scratch, doc! {}, doc! { "collectionUUID": other }).await? {
         return Ok(false);
     }
-    match catalog::find_collection(database, scratch.name()).await?.as_ref().and_then(catalog::identity) {
+    match catalog::find_collection(database, COLLECTION).await?.as_ref().and_then(catalog::identity) {
         Some(uuid) => takes(database, scratch, doc! {}, doc! { "collectionUUID": uuid }).await,
         None => Ok(false),
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use mongodb::bson::DateTime;
 use tracing::{debug, info, warn};
 
-use super::{Ended, Progress, SweepReport, Sweeping};
+use super::{Ended, Progress, Suspended, SweepReport, Sweeping};
 use crate::{clock::between, error::Result, store::Position};
 
 /// Looks for the oldest document still due among so many.
@@ -16,18 +16,20 @@ impl Sweeping<'_> {
     async fn look_ahead(&mut self) -> Result<(bool, Option<DateTime>)> {
         let (Some(cutoff), Some(pass)) = (self.cutoff, &mut self.pass) else { return Ok((false, None)) };
         let mut seen = pass.find(&self.position, PEEK).await?;
-        seen.append(&mut self.moved);
-        let more = !seen.is_empty();
+        let more = !(seen.is_empty() && self.moved.is_empty());
         if pass.ordered() {
             // The oldest may be among those that stay behind.
             seen.extend(pass.find(&Position::default(), PEEK).await?);
+        } else {
+            // A cursor does not go back for them.
+            self.moved.append(&mut seen);
         }
-        let dates = seen.iter().filter_map(|found| found.dates).map(|dates| dates.earliest);
+        let dates = seen.iter().chain(&self.moved).filter_map(|found| found.dates).map(|dates| dates.earliest);
         let oldest = dates.filter(|date| *date <= cutoff).min();
         Ok((more, oldest.map(|date| self.visit.entry.rule.expires_at(date))))
     }
 
-    pub(super) async fn report(mut self, mut ended: Ended) -> SweepReport {
+    pub(super) async fn report(mut self, mut ended: Ended) -> (SweepReport, Option<Suspended>) {
         let mut oldest_due = self.oldest_left;
         // Under a rule that is no longer in force nothing is due.
         let in_force = self.error.is_none();
@@ -58,7 +60,11 @@ impl Sweeping<'_> {
                 warn!(collection, index, found, deleted, changed, uncertain, left, %error, "pass failed");
             }
             _ if found == 0 && ended == Ended::Drained => {
-                debug!(collection, index, disputed, %ended, "nothing was due")
+                debug!(collection, index, disputed, %ended, "nothing was due");
+            }
+            // Under a backlog one turn follows the other.
+            _ if ended == Ended::LimitReached => {
+                debug!(collection, index, found, deleted, changed, left, disputed, batches, %ended, "more is due");
             }
             _ => info!(collection, index, found, deleted, changed, left, disputed, batches, %ended, "pass ended"),
         }
@@ -68,8 +74,11 @@ impl Sweeping<'_> {
         {
             self.visit.meter.error(&self.labels(), error.kind(), error.code());
         }
-        self.visit.meter.oldest_due(&self.labels(), oldest_due.map(|due| self.age_of(due)));
-        SweepReport {
+        // Under a rule or a lease that is gone it says nothing.
+        if matches!(ended, Ended::Drained | Ended::LimitReached | Ended::Failed) {
+            self.visit.meter.oldest_due(&self.labels(), oldest_due.map(|due| self.age_of(due)));
+        }
+        let report = SweepReport {
             collection,
             index,
             cutoff: self.cutoff.unwrap_or(DateTime::MIN),
@@ -84,7 +93,20 @@ impl Sweeping<'_> {
             oldest_due,
             error: self.error,
             next_expiry,
-        }
+        };
+        let suspended = match (ended, self.pass, self.cutoff) {
+            (Ended::LimitReached, Some(pass), Some(cutoff)) => Some(Suspended {
+                collection: definition.collection.clone(),
+                rule: self.visit.entry.rule.clone(),
+                cutoff,
+                position: self.position,
+                pass,
+                moved: self.moved,
+                oldest_left: self.oldest_left,
+            }),
+            _ => None,
+        };
+        (report, suspended)
     }
 
     /// How long a document that expired then has been due: not before its rule was in force.

@@ -32,6 +32,14 @@ async fn a_password_is_never_shown() {
     }
 }
 
+#[tokio::test]
+async fn a_password_is_not_in_what_a_store_shows_of_itself() {
+    let client = mongodb::Client::with_uri_str(format!("mongodb://{USER}:{PASSWORD}@127.0.0.1:1/db")).await.unwrap();
+    let shown = format!("{:#?}", ttl_index::MongoStore::new(client.database("db")));
+    assert!(shown.contains("127.0.0.1"), "{shown}");
+    assert!(!shown.contains("s3cret"), "{shown}");
+}
+
 #[test]
 fn a_password_in_a_uri_that_is_wrong_is_not_shown_either() {
     let at = |rest: &str| format!("mongodb://{USER}:{PASSWORD}{rest}");
@@ -51,6 +59,12 @@ fn a_password_in_a_uri_that_is_wrong_is_not_shown_either() {
         at("@h/db?nonsense"),
         at("@h/d$b"),
         at("@/db"),
+        // The host was forgotten: the password stands for a port.
+        at(""),
+        at("/db"),
+        at(",h/db"),
+        format!("mongodb://h/db?authMechanism={PASSWORD}"),
+        format!("mongodb://h/db?authMechanismProperties={PASSWORD}"),
         format!("mongo://{USER}:{PASSWORD}@h/db"),
         format!("mongodb+srv://{USER}:{PASSWORD}@h:1/db"),
         format!("{USER}:{PASSWORD}@h/db"),

@@ -203,3 +203,23 @@ async fn who_has_given_the_lease_back_raises_no_alarm() {
     assert_eq!(counters.indexes[0].oldest_due, None);
     place.drop().await;
 }
+
+/// The sweeper hears of it with the registry.
+#[tokio::test]
+async fn an_index_that_another_process_dropped_raises_no_alarm() {
+    page::counting();
+    let place = database().await;
+    let ttl = scenario(&place).await;
+    let sweeper = Sweeper::new(ttl.clone()).start().unwrap();
+    wait::until("the sweeper to sweep", wait::LONG, async || ttl.counters().last_success.is_some()).await;
+    let counted = ttl.counters().total.deleted;
+
+    let other = TtlRegistry::open(MongoStore::new(place.db.clone())).await.unwrap();
+    other.drop_index("c", "t_1").await.unwrap();
+    wait::until("the index to be forgotten", wait::LONG, async || ttl.counters().indexes.is_empty()).await;
+    let labels = [("database", place.db.name())];
+    assert_eq!(Page::now().await.sum("ttl_index_oldest_due_age_seconds", &labels), 0.0);
+    assert_eq!(ttl.counters().total.deleted, counted);
+    sweeper.shutdown().await.unwrap();
+    place.drop().await;
+}

@@ -30,7 +30,7 @@ async fn a_pass_ends_cancelled_when_its_ttl_index_is_dropped() {
     for setting in Setting::all().await {
         let ttl = setting
             .disturbed(async |place: Arc<Place>| {
-                unconfirmed(place.registry().await.drop_index("c", "t_1").max_wait(NO_TIME).await)
+                unconfirmed(&place.registry().await.drop_index("c", "t_1").max_wait(NO_TIME).await);
             })
             .await;
         ttl.create_index("c", setting.on("t")).await.unwrap();
@@ -46,7 +46,7 @@ async fn a_pass_ends_cancelled_when_its_period_becomes_longer() {
         let ttl = setting
             .disturbed(async |place: Arc<Place>| {
                 let century = Duration::from_secs(2_000_000_000);
-                unconfirmed(place.registry().await.modify_index("c", century).max_wait(NO_TIME).await);
+                unconfirmed(&place.registry().await.modify_index("c", century).max_wait(NO_TIME).await);
             })
             .await;
         ttl.create_index("c", setting.on("t")).await.unwrap();
@@ -67,7 +67,7 @@ async fn a_pass_ends_cancelled_when_its_ttl_index_is_dropped_and_another_is_made
                 let other = other.clone();
                 async move {
                     let ttl = place.registry().await;
-                    unconfirmed(ttl.drop_index("c", "t_1").max_wait(NO_TIME).await);
+                    unconfirmed(&ttl.drop_index("c", "t_1").max_wait(NO_TIME).await);
                     ttl.create_index("c", other).await.unwrap();
                 }
             })
@@ -226,5 +226,60 @@ async fn a_pass_whose_supporting_index_disappears_is_made_good_by_the_next() {
             "{what}: {first:?} {second:?}"
         );
         assert_eq!(setting.place.count("c").await, 1, "{what}");
+    }
+}
+
+/// Nor is anything deleted by the old period after the same index was asked for with another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_period_changed_by_asking_for_the_index_again_is_in_force_when_that_returns() {
+    use ttl_index::{Fault, TtlIndex};
+    for setting in Setting::all().await {
+        let what = setting.describe();
+        let (began, go_on) = (Arc::new(tokio::sync::Notify::new()), Arc::new(tokio::sync::Notify::new()));
+        let (beginning, going_on) = (began.clone(), go_on.clone());
+        let ttl = setting
+            .hooked(move |_| {
+                let (began, go_on) = (beginning.clone(), going_on.clone());
+                async move {
+                    began.notify_one();
+                    go_on.notified().await;
+                    Fault::None
+                }
+            })
+            .await;
+        ttl.create_index("c", setting.on("t")).await.unwrap();
+        setting.place.insert("c", due(10)).await;
+        let other = setting.place.registry().await;
+        let sweeping = tokio::spawn(async move { ttl.sweep("c").await });
+        began.notified().await;
+        let longer = setting.on("t").expire_after(Duration::from_secs(2_000_000_000));
+        let change = |index: TtlIndex| async { other.create_index("c", index).or_modify(true).await };
+        let early = tokio::time::timeout(Duration::from_secs(1), change(longer.clone())).await;
+        let at_return = setting.place.count("c").await;
+        go_on.notify_one();
+        sweeping.await.unwrap().unwrap();
+        if let Ok(changed) = early {
+            changed.unwrap();
+            assert_eq!(setting.place.count("c").await, at_return, "{what}");
+        }
+    }
+}
+
+/// Without the refusal of the server's own, a pass looks for itself.
+#[tokio::test]
+async fn a_pass_without_extensions_leaves_a_collection_that_was_made_anew_alone() {
+    for setting in Setting::all().await.into_iter().filter(|setting| setting.portable) {
+        let what = setting.describe();
+        let ttl = setting
+            .disturbed(async |place: Arc<Place>| {
+                place.drop_collection("c").await;
+                place.insert("c", (1000..1100).map(|id| doc! { "_id": id, "t": OLD }).collect()).await;
+            })
+            .await;
+        // It has the identity from the start.
+        setting.place.insert("c", due(100)).await;
+        ttl.create_index("c", setting.on("t")).await.unwrap();
+        let report = ttl.sweep("c").batch_size(10).await.unwrap();
+        assert_eq!(setting.place.count("c").await, 100, "{what}: {report:?}");
     }
 }

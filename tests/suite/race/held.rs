@@ -110,7 +110,7 @@ async fn pieces_of_a_batch_are_not_deleted_under_a_rule_that_was_changed() {
     let hooked = HookedStore::new(MongoStore::new(it.db.clone()), move |_| {
         let ttl = changing.clone();
         async move {
-            unconfirmed(ttl.modify_index("c", Duration::from_secs(2_147_483_647)).max_wait(NO_TIME).await);
+            unconfirmed(&ttl.modify_index("c", Duration::from_secs(2_147_483_647)).max_wait(NO_TIME).await);
             Fault::None
         }
     });

@@ -65,6 +65,8 @@ async fn a_connection_lost_while_the_server_is_tried_out_switches_no_safeguard_o
     let seen = deletes.clone();
     let it = server
         .database_with(move |options| {
+            // The driver looks for the server that often after each fault; it waits ten seconds by default.
+            options.heartbeat_freq = Some(Duration::from_millis(500));
             options.command_event_handler = Some(EventHandler::callback(move |event| {
                 if let CommandEvent::Started(started) = event
                     && started.command.get_str("delete").is_ok_and(|name| name == "c")

@@ -1,5 +1,8 @@
 //! Reports about what is counted.
 
+// Counts are whole numbers, and exact.
+#![allow(clippy::float_cmp)]
+
 use std::collections::BTreeSet;
 
 use ttl_index::TtlIndex;

@@ -44,6 +44,10 @@ pub(crate) enum Fate {
     CutBehind,
     /// The server has carried it out and answered when its connection is cut.
     ReplyLost,
+    /// It vanishes, and so does whatever its connection carries from then on; nobody is told.
+    Swallowed,
+    /// The same, when the server has it.
+    ReplySwallowed,
 }
 
 /// A proxy in front of one server, gone with all its connections when dropped.

@@ -5,7 +5,8 @@ use std::time::Duration;
 use mongodb::bson::{Bson, DateTime, Document, doc};
 use ttl_index::{Fault, HookedStore, MongoStore, Sweeper, TtlRegistry};
 
-use super::index;
+use super::{Stage, index};
+use crate::support::place::Place;
 use crate::support::{database, wait};
 
 const BIG: i32 = 200_000;
@@ -58,4 +59,22 @@ async fn a_failing_index_and_a_huge_backlog_hold_nobody_up() {
     assert_eq!(it.db.collection::<Document>("c1").count_documents(doc! {}).await.unwrap(), 1);
     sweeper.shutdown().await.unwrap();
     it.drop().await;
+}
+
+/// More of them than a visit can step over in its turn.
+#[tokio::test(start_paused = true)]
+async fn documents_that_cannot_be_deleted_do_not_hold_up_those_behind_them() {
+    for supporting in [true, false] {
+        let stage = Stage::embedded();
+        let Place::Embedded(embedded) = &*stage.place else { unreachable!() };
+        let store = HookedStore::new(embedded.clone(), |_| async { Fault::None }).sparing((0..5_000).map(Bson::Int32));
+        let ttl = TtlRegistry::open(store).await.unwrap();
+        ttl.create_index("c", index().supporting_index(supporting)).await.unwrap();
+        let due = |id: i32| doc! { "_id": id, "t": DateTime::from_millis(id.into()) };
+        stage.place.insert("c", (0..5_100).map(due).collect()).await;
+        let sweeper = Sweeper::new(ttl.clone()).interval(stage.interval).lease_time(stage.lease_time).start().unwrap();
+        stage.until("those behind to be gone", async || stage.place.count("c").await == 5_000).await;
+        sweeper.shutdown().await.unwrap();
+        assert_eq!(ttl.counters().total.deleted, 100);
+    }
 }

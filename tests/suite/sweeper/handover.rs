@@ -118,3 +118,45 @@ async fn a_lease_that_somebody_else_took_is_lost(stage: Stage) {
         .await;
     sweeper.shutdown().await.unwrap();
 }
+
+/// A renewal that was held up on its way and comes after later ones must not make the counter show again what an observer
+/// has seen already: its time would have begun then.
+#[cfg(feature = "test-util")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_counter_of_renewals_never_shows_a_number_again() {
+    use mongodb::bson::{Document, doc};
+
+    use crate::support::mongod::Mongod;
+    let server = Mongod::private(&["--setParameter", "enableTestCommands=1"]).await;
+    let it = server.database().await;
+    let ttl = ttl_index::TtlRegistry::open(ttl_index::MongoStore::new(it.db.clone())).await.unwrap();
+    let sweeper = ttl_index::Sweeper::new(ttl).lease_time(Duration::from_secs(5)).start().unwrap();
+    let lease = it.db.collection::<Document>("ttl_index.lease");
+    let renewal = async || match lease.find_one(doc! { "_id": "lease" }).await.unwrap() {
+        Some(record) => record.get_i64("renewal").unwrap(),
+        None => -1,
+    };
+    crate::support::wait::until("renewals", crate::support::wait::LONG, async || renewal().await >= 1).await;
+    // Two seconds are waited for an answer; then the next try goes over another connection, and another second later the
+    // next renewal.
+    let held = doc! {
+        "failCommands": ["findAndModify"],
+        "namespace": format!("{}.ttl_index.lease", it.db.name()),
+        "blockConnection": true,
+        "blockTimeMS": 3_100,
+    };
+    let command = doc! { "configureFailPoint": "failCommand", "mode": { "times": 1 }, "data": held };
+    it.client.database("admin").run_command(command).await.unwrap();
+    let mut shown = Vec::new();
+    let began = std::time::Instant::now();
+    while began.elapsed() < Duration::from_secs(6) {
+        let now = renewal().await;
+        if shown.last() != Some(&now) {
+            assert!(!shown.contains(&now), "{now} after {shown:?}");
+            shown.push(now);
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(shown.len() >= 3, "{shown:?}");
+    sweeper.shutdown().await.unwrap();
+}

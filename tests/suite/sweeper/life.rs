@@ -14,6 +14,8 @@ on_both! {
     the_status_tells_any_process_who_sweeps_and_how_it_goes,
     a_sweeper_that_is_dropped_stops,
     an_index_made_or_changed_meanwhile_is_swept_by_as_it_is,
+    without_an_index_to_walk_the_rate_holds_in_every_second,
+    any_length_of_time_is_taken_or_refused,
 }
 
 async fn what_expires_goes_and_what_does_not_stays(stage: Stage) {
@@ -125,7 +127,9 @@ async fn options_out_of_range_are_refused() {
         stage.sweeper("a").await.max_rate(f64::NAN),
         stage.sweeper("a").await.batch_size(0),
         stage.sweeper("a").await.interval(Duration::ZERO),
+        stage.sweeper("a").await.interval(Duration::MAX),
         stage.sweeper("a").await.lease_time(Duration::from_millis(1)),
+        stage.sweeper("a").await.lease_time(Duration::MAX),
     ] {
         let refused: ttl_index::Error = Sweeper::start(sweeper).unwrap_err();
         assert_eq!(refused.kind(), "refused");
@@ -147,4 +151,46 @@ async fn thousands_of_hours_pass_in_moments() {
     tokio::time::sleep(2001 * stage.interval).await;
     assert_eq!(stage.place.count("c").await, 0);
     sweeper.shutdown().await.unwrap();
+}
+
+async fn without_an_index_to_walk_the_rate_holds_in_every_second(stage: Stage) {
+    let ttl = stage.registry().await;
+    ttl.create_index("c", index().supporting_index(false)).await.unwrap();
+    let mut due = Vec::new();
+    for id in 0..1000 {
+        due.push(stage.document(id, -1).await);
+    }
+    stage.place.insert("c", due).await;
+    let sweeper = stage.sweeper("a").await.max_rate(10.0).start().unwrap();
+    let mut before = 1000;
+    for _ in 0..15 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let now = stage.place.count("c").await;
+        assert!(before - now <= 15, "{before} documents, and a second later {now}");
+        before = now;
+    }
+    assert!(before < 900, "{before}");
+    sweeper.shutdown().await.unwrap();
+}
+
+async fn any_length_of_time_is_taken_or_refused(stage: Stage) {
+    let ttl = stage.registry().await;
+    ttl.create_index("c", index()).await.unwrap();
+    ttl.modify_index("c", Duration::from_secs(1)).max_wait(Duration::MAX).await.unwrap();
+    ttl.pause().for_duration(Duration::MAX).max_wait(Duration::MAX).await.unwrap();
+    ttl.resume().await.unwrap();
+    let with = [
+        Sweeper::new(ttl.clone()).interval(Duration::MAX),
+        Sweeper::new(ttl.clone()).lease_time(Duration::MAX),
+        Sweeper::new(ttl.clone()).interval(Duration::from_secs(u64::MAX / 4)),
+        Sweeper::new(ttl.clone()).lease_time(Duration::from_secs(u64::MAX / 8)),
+    ];
+    for sweeper in with {
+        if let Ok(sweeper) = sweeper.start() {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            assert!(!sweeper.is_finished());
+            sweeper.shutdown().await.unwrap();
+        }
+    }
+    ttl.drop_index("c", "t_1").max_wait(Duration::MAX).await.unwrap();
 }

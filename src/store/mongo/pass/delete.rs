@@ -1,13 +1,19 @@
 //! The conditional delete, and what its reply says.
 
-use std::time::Duration;
+use std::{future::IntoFuture, time::Duration};
 
 use mongodb::bson::{Bson, DateTime, Document, doc};
 use tokio::time::{Instant, sleep_until};
 use tracing::debug;
 
 use super::{
-    super::{UNBOUNDED, probe::before, registry},
+    super::{
+        UNBOUNDED,
+        answer::{ANSWER, answered, answered_by},
+        catalog,
+        probe::before,
+        registry,
+    },
     MongoPass,
 };
 use crate::{
@@ -29,8 +35,14 @@ const FIRST_TRY: Duration = Duration::from_secs(1);
 const LATER_TRY: Duration = Duration::from_millis(200);
 const A_DOCUMENT: Duration = Duration::from_millis(2);
 
+/// How long a reply is waited for once the statement has no effect any more: reading the documents again tells as much.
+const ON_ITS_WAY_BACK: Duration = Duration::from_secs(5);
+
 /// How long a batch may be tried in smaller and smaller pieces. What is not deleted then stays behind.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long a collection that was seen to be the one that is meant is taken for that.
+const IDENTIFIED_FOR: Duration = Duration::from_secs(1);
 
 /// What a reply says.
 #[derive(Debug)]
@@ -51,6 +63,9 @@ impl MongoPass {
     /// A document that somebody's open transaction has changed holds up the statement until its time is over. The batch is
     /// then halved again and again, so that the others go and only that one stays behind.
     pub(super) async fn delete_still_due(&mut self, doomed: &[Found], until: DateTime) -> Result<Deletion> {
+        if let Some(refusal) = self.check_identity().await? {
+            return Ok(Deletion::Refused(refusal));
+        }
         let began = Instant::now();
         let mut pieces = vec![doomed];
         let (mut deleted, mut gave_up) = (0, None);
@@ -67,10 +82,11 @@ impl MongoPass {
             let Some(fence) = self.target.fence.statement(patience + A_DOCUMENT.saturating_mul(documents)) else {
                 return Ok(Deletion::Fenced(deleted));
             };
-            self.target.fence.sending(self.settled(&fence));
-            let reply = self.delete_piece(piece, until, &fence).await;
+            let settled = self.settled(&fence);
+            let before = self.target.fence.sending(settled);
+            let reply = self.delete_piece(piece, until, &fence, settled).await;
             if !matches!(reply, Reply::Unclear(_)) {
-                self.target.fence.settled();
+                self.target.fence.settled(before);
             }
             match reply {
                 Reply::Deleted(count) => deleted += count,
@@ -97,9 +113,31 @@ impl MongoPass {
         })
     }
 
+    /// Refuses another collection than the one that is meant, where the backend gives identities and deletes without looking
+    /// at them. Collections are listed for that, so not for every batch.
+    async fn check_identity(&mut self) -> Result<Option<Refusal>> {
+        let Some(meant) = self.target.uuid.as_ref().filter(|_| !self.extensions.collection_uuid) else {
+            return Ok(None);
+        };
+        if self.identified.is_some_and(|at| at.elapsed() < IDENTIFIED_FOR) {
+            return Ok(None);
+        }
+        let at = Instant::now();
+        let collection = self.target.collection.as_str();
+        let found = answered(ANSWER, catalog::find_collection(&self.database, collection)).await?;
+        // One that is gone has nothing to lose.
+        if let Some(found) = found.as_ref().and_then(catalog::identity)
+            && found != *meant
+        {
+            return Ok(Some(another_collection(collection)));
+        }
+        self.identified = Some(at);
+        Ok(None)
+    }
+
     /// Whether the rule still holds. As much time can pass between two pieces as between two batches.
     async fn in_force(&mut self) -> Result<bool> {
-        let registry = registry::load(&self.database).await?.unwrap_or_default();
+        let registry = answered(ANSWER, registry::load(&self.database)).await?.unwrap_or_default();
         let entries = registry.get_array("indexes").map(Vec::as_slice).unwrap_or_default();
         let mut understood = entries.iter().filter_map(|entry| Entry::parse(entry.as_document()?).ok());
         Ok(understood.any(|entry| entry.id == self.target.entry && entry.rule.same_as(&self.target.rule)))
@@ -110,7 +148,7 @@ impl MongoPass {
         if self.extensions.ends_in_time() { fence.settled } else { Instant::now() + UNBOUNDED }
     }
 
-    async fn delete_piece(&mut self, piece: &[Found], until: DateTime, fence: &Statement) -> Reply {
+    async fn delete_piece(&mut self, piece: &[Found], until: DateTime, fence: &Statement, settled: Instant) -> Reply {
         let ids = piece.iter().map(|found| found.id.clone()).collect();
         let mut query = self.target.rule.delete_filter(self.bounds(None, until), ids);
         if let Some(date) = fence.before.filter(|_| self.extensions.now) {
@@ -137,7 +175,7 @@ impl MongoPass {
             command.insert("collectionUUID", uuid.clone());
         }
         let failed = Error::backend(format!("deleting what is due in {}", self.target.collection));
-        match self.database.run_command(command).await {
+        match answered_by(settled + ON_ITS_WAY_BACK, self.database.run_command(command).into_future()).await {
             Ok(reply) => judge(&reply, self.target.collection.as_str()),
             Err(error) if server_code(&error).is_some_and(|code| GAVE_UP.contains(&code)) => {
                 Reply::GaveUp(0, failed(error))
@@ -147,12 +185,20 @@ impl MongoPass {
                 if server_code(&error).is_none() {
                     // Without an answer it may be at it until its time is over: what goes then must not be taken for left.
                     let bounded = self.extensions.ends_in_time();
-                    sleep_until(if bounded { fence.settled } else { Instant::now() + fence.limit }).await;
+                    sleep_until(if bounded { settled } else { Instant::now() + fence.limit }).await;
                 }
                 Reply::Unclear(failed(error))
             }
         }
     }
+}
+
+fn another_collection(collection: &str) -> Refusal {
+    let why = format!(
+        "{collection} is not the collection that the pass began with: it was dropped, or another was made or renamed in \
+         its place meanwhile; nothing more is deleted"
+    );
+    Refusal::new(Code::CollectionUuidMismatch, why)
 }
 
 fn judge(reply: &Document, collection: &str) -> Reply {
@@ -161,11 +207,7 @@ fn judge(reply: &Document, collection: &str) -> Reply {
         .map(|errors| errors.iter().filter_map(|error| error.as_document()?.get_i32("code").ok()).collect())
         .unwrap_or_default();
     if codes.contains(&Code::CollectionUuidMismatch.number()) {
-        let why = format!(
-            "{collection} is not the collection that the pass began with: it was dropped, or another was made or renamed \
-             in its place meanwhile; nothing more is deleted"
-        );
-        return Reply::Refused(Refusal::new(Code::CollectionUuidMismatch, why));
+        return Reply::Refused(another_collection(collection));
     }
     let trouble = |meaning: &str, field: &str| Error::Backend {
         action: format!("deleting what is due in {collection}"),

@@ -60,6 +60,11 @@ impl Line {
                     Fate::Lost => return Ok(()),
                     Fate::Late(time) => sleep(time).await,
                     Fate::ReplyLost => self.no_reply.store(true, Ordering::SeqCst),
+                    Fate::ReplySwallowed => self.dead.store(true, Ordering::SeqCst),
+                    Fate::Swallowed => {
+                        self.dead.store(true, Ordering::SeqCst);
+                        continue;
+                    }
                     Fate::Pass | Fate::CutBehind => {}
                 }
                 to_server.write_all(&message).await?;

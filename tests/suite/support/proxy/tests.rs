@@ -122,6 +122,29 @@ async fn a_request_that_is_caught_meets_its_fate() {
 }
 
 #[tokio::test]
+async fn a_request_that_vanishes_takes_its_connection_along_and_no_other() {
+    let (proxy, c, it) = through_a_proxy().await;
+    for (fate, carried_out) in [(Fate::Swallowed, false), (Fate::ReplySwallowed, true)] {
+        it.db.collection("c").insert_one(doc! {}).await.unwrap();
+        let mut caught = proxy.catch(nth(1, "delete", "c"));
+        let mut silent = tokio::spawn({
+            let c = c.clone();
+            async move { c.delete_one(doc! {}).await }
+        });
+        caught.request().await;
+        caught.then(fate);
+        tokio::time::timeout(Duration::from_millis(300), &mut silent).await.expect_err("no answer");
+        assert_eq!(count(&it).await, u64::from(!carried_out), "{fate:?}");
+        c.count_documents(doc! {}).await.expect("the others live");
+        assert!(!silent.is_finished(), "{fate:?}");
+        proxy.cut();
+        silent.await.unwrap().unwrap_err();
+        it.db.collection::<Document>("c").delete_many(doc! {}).await.unwrap();
+        wait::until("the driver to come back", wait::LONG, async || c.count_documents(doc! {}).await.is_ok()).await;
+    }
+}
+
+#[tokio::test]
 async fn a_request_that_is_held_reaches_the_server_after_the_client_has_gone() {
     let (proxy, c, it) = through_a_proxy().await;
     c.insert_one(doc! { "_id": 1 }).await.unwrap();

@@ -1,0 +1,113 @@
+//! What users do who have a role: every call and every command that it is for.
+
+use std::time::Duration;
+
+use mongodb::Database;
+use ttl_index::{Error, MongoStore, TtlIndex};
+
+use super::bench::Bench;
+use crate::support::program::Program;
+
+/// A collection that is there.
+pub(super) const SESSIONS: &str = "sessions";
+/// A collection that was not there when its TTL index was made.
+pub(super) const LATE: &str = "late";
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Duty {
+    Sweep,
+    Manage,
+    Look,
+}
+
+impl Duty {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Duty::Sweep => "sweep",
+            Duty::Manage => "manage",
+            Duty::Look => "look",
+        }
+    }
+}
+
+/// How the library is used.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Way {
+    Usual,
+    PortableOnly,
+}
+
+impl Way {
+    pub(super) fn store(self, database: Database) -> MongoStore {
+        match self {
+            Way::Usual => MongoStore::new(database),
+            Way::PortableOnly => MongoStore::new(database).portable_only(),
+        }
+    }
+}
+
+/// All calls of the library; the first error ends them.
+pub(super) async fn by_the_library(bench: &Bench, duty: Duty, way: Way) -> Result<(), Error> {
+    let ttl = bench.registry(way).await?;
+    match duty {
+        Duty::Sweep => {
+            for collection in [SESSIONS, LATE] {
+                let report = ttl.sweep(collection).batch_size(2).await?;
+                if let Some(error) = report.error {
+                    return Err(error);
+                }
+                assert_eq!(report.deleted, 3);
+            }
+        }
+        Duty::Manage => {
+            for collection in [SESSIONS, LATE] {
+                let index = TtlIndex::on("t").expire_after(Duration::ZERO);
+                ttl.create_index(collection, index.clone()).await?;
+                ttl.create_index(collection, index).await?;
+                ttl.modify_index(collection, Duration::from_secs(60)).await?;
+                assert_eq!(ttl.list_indexes().collection(collection).await?.len(), 1);
+                ttl.repair(collection).await?;
+                ttl.drop_index(collection, "t_1").await?;
+            }
+            ttl.pause().await?;
+            ttl.resume().await?;
+        }
+        Duty::Look => {
+            assert_eq!(ttl.list_indexes().await?.len(), 2);
+            ttl.rule(SESSIONS).await?;
+            ttl.now().await?;
+            ttl.status().await?;
+            ttl.operations().await?;
+        }
+    }
+    Ok(())
+}
+
+/// All commands of the program, or what the first that failed said.
+pub(super) fn by_the_program(bench: &Bench, duty: Duty) -> Result<(), String> {
+    let commands: &[&[&str]] = match duty {
+        Duty::Sweep => &[&["sweep"], &["sweep", SESSIONS, LATE]],
+        Duty::Manage => &[
+            &["create", SESSIONS, "t"],
+            &["create", LATE, "t", "--expire-after", "1d"],
+            &["create", SESSIONS, "t", "--expire-after", "1d", "--or-modify"],
+            &["modify", SESSIONS, "--expire-after", "2d"],
+            &["list"],
+            &["pause"],
+            &["resume"],
+            &["repair", LATE],
+            &["drop", SESSIONS],
+            &["drop", LATE, "t_1"],
+        ],
+        Duty::Look => {
+            &[&["list"], &["list", SESSIONS], &["explain", SESSIONS], &["explain", LATE], &["status"], &["operations"]]
+        }
+    };
+    for command in commands {
+        let run = Program::at(&bench.uri).run(command);
+        if run.code != Some(0) {
+            return Err(run.stderr);
+        }
+    }
+    Ok(())
+}
