@@ -141,9 +141,10 @@ fn ttl_109_fairness_or_no_progress() {
 fn ttl_111_fairness_or_no_progress() {
     for real in [false, true] {
         let fair = async {
-            let mut play = match real {
-                true => Play::at_pace("TTL-111", Duration::from_secs(1)).await,
-                false => Play::ticking("TTL-111").await,
+            let mut play = if real {
+                Play::at_pace("TTL-111", Duration::from_secs(1)).await
+            } else {
+                Play::ticking("TTL-111").await
             };
             play.until_prose("deleted counts of the three differ by at most one batch").await;
             let deleted = || play.ttl.counters().indexes.iter().map(|it| it.counts.deleted).collect::<Vec<_>>();
