@@ -139,7 +139,7 @@ impl<'a> Tenure<'a> {
                 Standing::Lost => return End::Lost,
             }
             let wait_until = match self.step().await {
-                Ok(Some(next)) => next,
+                Ok(Some(next)) => self.tell_at().map_or(next, |tell_at| next.min(tell_at)),
                 Ok(None) => continue,
                 Err(error) => {
                     self.registry.meter.error(&Labels { collection: "", index: "" }, error.kind(), error.code());
@@ -153,7 +153,6 @@ impl<'a> Tenure<'a> {
                     Instant::now() + RETRY
                 }
             };
-            let wait_until = self.tell_at().map_or(wait_until, |tell_at| wait_until.min(tell_at));
             let rung = async {
                 match &mut bell {
                     Some(bell) => changed(bell).await,
@@ -189,6 +188,7 @@ impl<'a> Tenure<'a> {
     async fn step(&mut self) -> Result<Option<Instant>> {
         let Some(snapshot) = self.read_registry().await? else { return Ok(None) };
         let Some(now) = self.now().await? else { return Ok(None) };
+        self.write_status(now, false);
         if snapshot.paused.as_ref().is_some_and(|pause| pause.holds_at(now)) {
             self.registry.meter.paused(true);
             self.tell(Activity::Paused);
@@ -196,7 +196,6 @@ impl<'a> Tenure<'a> {
         }
         self.registry.meter.paused(false);
         self.tell(Activity::Sweeping);
-        self.write_status(now, false);
         let kit = self.take_kit();
         let ground = self.ground(&snapshot);
         let Some((kit, looked)) = self.within(ground.look_around(kit)).await else { return Ok(None) };

@@ -19,6 +19,7 @@ use mongodb::{
 };
 use ttl_index::{Ended, MongoStore, TtlIndex, TtlRegistry};
 
+use crate::support::dice::Dice;
 use crate::support::{TestDatabase, mongod::Mongod, wait};
 
 /// How long, in seconds, in the place of 30.
@@ -58,19 +59,6 @@ impl AddAssign for Tally {
         self.swept += other.swept;
         self.rescued += other.rescued;
         self.kept += other.kept;
-    }
-}
-
-/// Numbers that look random and are the same in every run, by `SplitMix64`.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % end
     }
 }
 
@@ -221,7 +209,7 @@ async fn no_document_is_lost(it: &TestDatabase, supporting: bool) {
         .map(|number| {
             let known = vec![Known::Gone; DOCUMENTS];
             let collection = it.db.collection("c");
-            let (dice, tally) = (Dice(number), Tally::default());
+            let (dice, tally) = (Dice::new(number), Tally::default());
             tokio::spawn(Owner { collection, number, known, next: None, dice, tally }.run(until))
         })
         .collect();

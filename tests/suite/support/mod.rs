@@ -3,6 +3,7 @@
 //! The tests run against a real `mongod`, found or fetched by [`fetch`] and run
 //! by [`mongod`], or against the backend that `TTL_INDEX_TEST_URI` names.
 
+pub(crate) mod dice;
 pub(crate) mod fetch;
 pub(crate) mod json;
 pub(crate) mod mongod;

@@ -9,22 +9,10 @@ use mongodb::bson::{Bson, DateTime, Document, doc};
 use ttl_index::{EmbeddedStore, Fault, HookedStore, ManualClock, Sweeper, TtlRegistry};
 
 use super::index;
+use crate::support::dice::Dice;
 
 const SECOND: Duration = Duration::from_secs(1);
 const COLLECTIONS: [&str; 3] = ["a", "b", "c"];
-
-/// Numbers that look random and are the same in every run, by `SplitMix64`.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % end
-    }
-}
 
 /// What must be counted in the end.
 #[derive(Debug, Default, PartialEq)]
@@ -145,7 +133,7 @@ async fn the_books_of(seed: u64) {
     let hour = Arc::new(Hour {
         store: store.clone(),
         clock,
-        dice: Mutex::new(Dice(seed)),
+        dice: Mutex::new(Dice::new(seed)),
         begun: AtomicU64::new(0),
         books: Mutex::default(),
         places: Mutex::default(),
