@@ -40,6 +40,8 @@ impl TtlRegistry {
         let work = record.as_ref().map(|record| record.work.clone()).unwrap_or_default();
         let paused = snapshot.paused.clone().filter(|pause| pause.holds_at(now));
         let holder = record.as_ref().and_then(|record| record.holder.clone());
+        let same_term =
+            record.as_ref().is_some_and(|record| told.get_i64("term").is_ok_and(|term| term == record.term));
         let silent_since = record.as_ref().and_then(|record| record.silent_since(now)).filter(|_| holder.is_some());
         let activity = match (&holder, &paused) {
             (_, Some(_)) => Activity::Paused,
@@ -53,7 +55,8 @@ impl TtlRegistry {
             holder,
             silent_since,
             paused,
-            max_rate: work.get_f64("maxRate").ok(),
+            // The lease tells it from its first renewal on.
+            max_rate: work.get_f64("maxRate").ok().or_else(|| told.get_f64("maxRate").ok().filter(|_| same_term)),
             told_at: told.get_datetime("at").ok().copied(),
             indexes: rows(&snapshot, &told_rows(&told)),
         })

@@ -90,7 +90,12 @@ impl Tenure<'_> {
         let guard = before.map_or_else(Document::new, |_| doc! { "term": self.lease.term() });
         self.untold = false;
         let rows: Vec<Document> = self.visits.iter().map(|(id, visits)| visits.to_document(*id)).collect();
-        let fields = doc! { "term": self.lease.term(), "at": now, "indexes": rows };
+        let fields = doc! {
+            "term": self.lease.term(),
+            "at": now,
+            "maxRate": self.options.max_rate,
+            "indexes": rows,
+        };
         let store = self.registry.store.clone();
         async move {
             let id = status::RECORD;
