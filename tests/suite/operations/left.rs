@@ -10,8 +10,14 @@ use crate::support::{TestDatabase, database, wait};
 
 /// So that whoever began what is not finished is taken for gone.
 pub(super) async fn a_minute_passes(it: &TestDatabase) {
+    passes(it, Duration::from_secs(100)).await;
+}
+
+/// Makes what is not finished older by so much.
+async fn passes(it: &TestDatabase, time: Duration) {
     let operations = it.db.collection::<Document>("ttl_index.operations");
-    let earlier = doc! { "$set": { "metadata.startTime": DateTime::from_millis(1_000_000_000_000) } };
+    let began = DateTime::now().timestamp_millis() - i64::try_from(time.as_millis()).unwrap();
+    let earlier = doc! { "$set": { "metadata.startTime": DateTime::from_millis(began) } };
     operations.update_many(doc! { "done": false }, earlier).await.unwrap();
 }
 
@@ -263,4 +269,23 @@ async fn a_creation_is_continued_on_the_collection_that_was_renamed_meanwhile() 
     let index = ttl.list_indexes().await.unwrap().remove(0);
     assert_eq!((index.collection.as_str(), index.state), ("d", IndexState::Active));
     assert_eq!(ttl.sweep("d").await.unwrap().deleted, 3);
+}
+
+/// Whoever began the drop may have done with it, and the user may have made an index of that name since.
+#[tokio::test]
+async fn an_index_is_not_dropped_for_a_drop_of_long_ago() {
+    let it = database().await;
+    let ttl = TtlRegistry::open(MongoStore::new(it.db.clone())).await.unwrap();
+    ttl.create_index("c", on_t()).await.unwrap();
+    ttl.drop_index("c", "t_1").await.unwrap();
+    let operations = it.db.collection::<Document>("ttl_index.operations");
+    let drop = doc! { "metadata.ttlConfigDelta.changeType": "REMOVE" };
+    let left = doc! { "$set": { "done": false, "metadata.state": "PROCESSING" } };
+    operations.update_one(drop.clone(), left).await.unwrap();
+    let own = mongodb::IndexModel::builder().keys(doc! { "t": 1 }).build();
+    it.db.collection::<Document>("c").create_index(own).await.unwrap();
+    passes(&it, Duration::from_secs(2 * 3600)).await;
+    sweeper_comes(&it).await;
+    assert_eq!(ordinary_indexes(&it, "c").await, ["_id_", "t_1"]);
+    assert!(operations.find_one(drop).await.unwrap().unwrap().get_bool("done").unwrap());
 }
