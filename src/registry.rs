@@ -13,11 +13,8 @@ mod repair;
 mod snapshot;
 mod supporting;
 
-// For the sweeper, which is to find what processes that are gone have left.
-#[allow(unused_imports)]
-pub(crate) use continuation::{continue_drop, continue_operations};
+pub(crate) use continuation::continue_operations;
 pub use create::CreateIndex;
-#[allow(unused_imports)]
 pub(crate) use creation::continue_creation;
 pub use drop::{DropIndex, IndexRef};
 pub use list::{IndexInfo, ListIndexes};
@@ -25,7 +22,6 @@ pub use modify::ModifyIndex;
 pub use operations::ListOperations;
 pub use pause::{Pause, PauseSweeping};
 pub use repair::Repair;
-#[allow(unused_imports)]
 pub(crate) use repair::mark;
 pub(crate) use snapshot::{Slot, Snapshot};
 pub(crate) use supporting::walkable;

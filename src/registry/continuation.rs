@@ -62,13 +62,9 @@ async fn continue_one(store: &dyn Store, operation: &Operation) -> Result<()> {
     let snapshot = Snapshot::load(store).await?;
     let telling = Running::taken_over(operation.clone());
     match (operation.change_type, snapshot.by_id(id)) {
-        (ChangeType::Remove, None) => return continue_drop(store, operation).await,
+        (_, None) => return clear_away(store, operation).await,
         (ChangeType::Remove, Some(_)) => {
             telling.cancelled(store, "the process that began the drop was gone before it dropped anything").await;
-        }
-        (ChangeType::Add, None) => {
-            let_go_of_noted(store, operation).await?;
-            telling.cancelled(store, "the TTL index was dropped while it was being made").await;
         }
         (ChangeType::Add, Some(Slot::Good(entry))) => match entry.state {
             IndexState::Active => telling.succeeded(store).await,
@@ -85,8 +81,8 @@ async fn continue_one(store: &dyn Store, operation: &Operation) -> Result<()> {
     Ok(())
 }
 
-/// Finishes a drop whose process is gone: if the entry is really gone, so is the supporting index after this.
-pub(crate) async fn continue_drop(store: &dyn Store, operation: &Operation) -> Result<()> {
+/// Ends an operation whose entry is gone, dropped or taken back: so is the supporting index after this.
+async fn clear_away(store: &dyn Store, operation: &Operation) -> Result<()> {
     let gone = match operation.entry_id() {
         Some(id) => Snapshot::load(store).await?.by_id(id).is_none(),
         None => false,
@@ -95,19 +91,27 @@ pub(crate) async fn continue_drop(store: &dyn Store, operation: &Operation) -> R
         return Ok(());
     }
     let_go_of_noted(store, operation).await?;
-    info!(collection = operation.collection, index = operation.index, "a drop that was interrupted is finished");
-    Running::taken_over(operation.clone()).succeeded(store).await;
+    let telling = Running::taken_over(operation.clone());
+    match operation.change_type {
+        ChangeType::Remove => {
+            info!(
+                collection = operation.collection,
+                index = operation.index,
+                "a drop that was interrupted is finished"
+            );
+            telling.succeeded(store).await;
+        }
+        ChangeType::Add => telling.cancelled(store, "the TTL index was dropped while it was being made").await,
+    }
     Ok(())
 }
 
-/// Finishes the drops that were interrupted on a collection. That it could not be done is no failure of who comes after.
+/// Clears away what interrupted drops and creations have left on a collection. That it could not be done is no failure of who comes after.
 pub(super) async fn finish_drops(store: &dyn Store, collection: &CollectionName) {
     let finished = async {
-        let left = |it: &&Operation| {
-            it.change_type == ChangeType::Remove && !it.done() && it.collection == collection.as_str()
-        };
+        let left = |it: &&Operation| !it.done() && it.collection == collection.as_str();
         for operation in operation::all(store).await?.iter().filter(left) {
-            continue_drop(store, operation).await?;
+            clear_away(store, operation).await?;
         }
         Ok::<_, Error>(())
     };
