@@ -227,7 +227,7 @@ async fn it_waits_for_a_server_that_is_not_there_yet() {
     server.stop(Stop::Cleanly).await;
     let away = Program::at(format!("{}&serverSelectionTimeoutMS=500", it.uri));
     let daemon = Daemon::start(&away, "a");
-    daemon.says("the database cannot be reached; trying again").await;
+    daemon.says("the registry cannot be read, so nothing is swept; trying again").await;
     server.start_again().await;
     let c = it.db.collection::<Document>("c");
     // The client of before may have to find that out first.
@@ -238,7 +238,7 @@ async fn it_waits_for_a_server_that_is_not_there_yet() {
     daemon.signal("TERM");
     assert_eq!(daemon.end().code, Some(0));
     let waiting = Daemon::start(&away, "b");
-    waiting.says("the database cannot be reached; trying again").await;
+    waiting.says("the registry cannot be read, so nothing is swept; trying again").await;
     waiting.signal("INT");
     assert_eq!(waiting.end().code, Some(0));
 }
@@ -250,7 +250,7 @@ async fn no_password_is_in_its_log() {
     for address in [server.as_str(), "127.0.0.1:1/db?serverSelectionTimeoutMS=200"] {
         let program = Program::at(format!("mongodb://somebody:s3cret%21Pass@{address}"));
         let daemon = Daemon::of(program.start(&["run", "-vv"]));
-        daemon.says("the database cannot be reached; trying again").await;
+        daemon.says("the registry cannot be read, so nothing is swept; trying again").await;
         daemon.signal("TERM");
         let run = daemon.end();
         assert!(run.code == Some(0) && !secrets(&run), "{run:?}");
@@ -288,7 +288,7 @@ fn what_it_is_told_must_make_sense() {
         (&["run", "--max-rate", "nan"], 3, "the rate must be a number above 0"),
         (&["run", "--batch-size", "0"], 3, "the batch size must be 1 to 100000"),
         (&["run", "--interval", "0"], 3, "the interval between visits must be above 0"),
-        (&["run", "--lease-time", "0s"], 3, "the lease time must be at least 1 s"),
+        (&["run", "--lease-time", "0s"], 3, "the lease time must be 1 s to 1 day"),
         (&["run", "--interval", "soon"], 2, "90, 90s, 36h or 30d"),
     ] {
         let run = memory.run(arguments);
