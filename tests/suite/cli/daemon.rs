@@ -206,8 +206,12 @@ async fn the_status_has_the_keys_that_scripts_depend_on() {
 
     fill(&program, 5);
     let daemon = Daemon::start(&program, "a");
-    wait::until("visits to be told of", wait::LONG, async || status(&program)["indexes"][0]["visits"].is_object())
-        .await;
+    // The one is told along with the visits, the other with the lease.
+    let both = async || {
+        let told = status(&program);
+        told["indexes"][0]["visits"].is_object() && told["max_rate"].is_number()
+    };
+    wait::until("visits and the rate to be told", wait::LONG, both).await;
     let told = status(&program);
     assert_eq!((&told["activity"], &told["max_rate"]), (&json!("sweeping"), &json!(1000.0)), "{told}");
     let visits = &told["indexes"][0]["visits"];
