@@ -9,10 +9,12 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::join_all;
 use mongodb::bson::{Bson, DateTime, Document, doc};
 use tokio::{
     sync::{Mutex as AsyncMutex, MutexGuard, Notify, watch},
-    time::{Instant, sleep, sleep_until, timeout_at},
+    task::JoinHandle,
+    time::{Instant, sleep, sleep_until, timeout, timeout_at},
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{debug, info, warn};
@@ -28,6 +30,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(400);
 
 /// So long after a failed renewal it is tried again.
 const RETRY: Duration = Duration::from_millis(500);
+
+/// How long the end of what is done for a lease is waited for.
+const LAST_WAIT: Duration = Duration::from_secs(1);
 
 /// After so many renewals the server is asked for its time again.
 const ASK_TIME_EVERY: i64 = 5;
@@ -58,6 +63,8 @@ pub(super) struct Taken {
 #[derive(Debug)]
 pub(crate) struct Lease {
     shared: Arc<Shared>,
+    /// They hold the store, which its user may want to open again once the lease is given back.
+    tasks: Mutex<Vec<JoinHandle<()>>>,
     _stop: DropGuard,
 }
 
@@ -99,9 +106,8 @@ impl Lease {
             stop: stop.clone(),
         });
         info!(holder = shared.claimant.id, term, "took the lease");
-        tokio::spawn(shared.clone().renew(taken));
-        tokio::spawn(shared.clone().acknowledge());
-        Self { shared, _stop: stop.drop_guard() }
+        let tasks = vec![tokio::spawn(shared.clone().renew(taken)), tokio::spawn(shared.clone().acknowledge())];
+        Self { shared, tasks: Mutex::new(tasks), _stop: stop.drop_guard() }
     }
 
     pub(crate) fn term(&self) -> i64 {
@@ -158,6 +164,10 @@ impl Lease {
         shared.stop.cancel();
         shared.fence.close();
         drop(idle);
+        let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        if timeout(LAST_WAIT, join_all(tasks)).await.is_err() {
+            debug!(holder = shared.claimant.id, "a renewal is still under way");
+        }
         if *shared.standing.borrow() == Standing::Lost {
             return;
         }

@@ -74,7 +74,7 @@ impl Tenure<'_> {
     /// Writes down what is told of the indexes, if there is something new and it is time, or if there is news of an error.
     pub(super) fn write_status(&mut self, now: DateTime, news: bool) {
         if news || self.tell_at().is_some_and(|at| at <= Instant::now()) {
-            tokio::spawn(self.writing(now));
+            self.telling = Some(tokio::spawn(self.writing(now)));
         }
     }
 

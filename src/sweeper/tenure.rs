@@ -82,6 +82,8 @@ pub(super) struct Tenure<'a> {
     pub(super) told_at: Option<Instant>,
     /// Whether visits have come to something that is not written down yet.
     pub(super) untold: bool,
+    /// What is being written down.
+    pub(super) telling: Option<JoinHandle<()>>,
     /// When the registry was read, and what processes that are gone have left was looked for.
     read_at: Option<Instant>,
     /// Whether operations were under way then.
@@ -109,6 +111,7 @@ impl<'a> Tenure<'a> {
             known: HashMap::new(),
             told_at: None,
             untold: false,
+            telling: None,
             read_at: None,
             under_way: false,
             clock: None,
@@ -171,6 +174,9 @@ impl<'a> Tenure<'a> {
 
     /// What the last visits came to, before somebody else tells.
     async fn tell_last(&mut self) {
+        if let Some(telling) = self.telling.take() {
+            self.within(async { drop(telling.await) }).await;
+        }
         if let (true, Some((told, at))) = (self.untold, self.clock) {
             let writing = self.writing(self.registry.store.now_since(told, at));
             self.within(writing).await;

@@ -107,7 +107,7 @@ async fn a_registry_that_cannot_be_understood_means_that_nothing_is_done() {
     ttl.create_index("c", on_t()).await.unwrap();
     place.insert("c", expired()).await;
     let registry = test.db.collection::<Document>("ttl_index.registry");
-    for damage in [doc! { "indexes": 5 }, doc! { "indexes": [5] }, doc! { "revision": "5" }] {
+    for damage in [doc! { "indexes": 5 }, doc! { "revision": "5" }] {
         let sound = stored(test).await.unwrap();
         registry.update_one(doc! {}, doc! { "$set": damage }).await.unwrap();
         assert!(matches!(ttl.sweep("c").await.unwrap_err(), ttl_index::Error::Unreadable(_)));
@@ -117,6 +117,21 @@ async fn a_registry_that_cannot_be_understood_means_that_nothing_is_done() {
         registry.replace_one(doc! {}, sound).await.unwrap();
     }
     assert_eq!(ttl.sweep("c").await.unwrap().deleted, 1);
+}
+
+/// Whatever it is that stands among the entries, it deletes nothing and is listed.
+#[tokio::test]
+async fn an_entry_that_is_no_document_does_not_stop_the_others() {
+    let place = Place::Mongo(database().await);
+    let Place::Mongo(test) = &place else { panic!() };
+    let ttl = place.registry().await;
+    ttl.create_index("c", on_t()).await.unwrap();
+    place.insert("c", expired()).await;
+    let registry = test.db.collection::<Document>("ttl_index.registry");
+    registry.update_one(doc! {}, doc! { "$push": { "indexes": 5 } }).await.unwrap();
+    assert_eq!(ttl.sweep("c").await.unwrap().deleted, 1);
+    let states: Vec<_> = ttl.list_indexes().await.unwrap().into_iter().map(|index| index.state).collect();
+    assert_eq!(states, [IndexState::Active, IndexState::NeedsRepair]);
 }
 
 #[tokio::test]

@@ -218,3 +218,27 @@ async fn a_pause_that_ends_later_is_kept() {
     assert_eq!(ttl.pause().for_duration(Duration::from_secs(1)).await.unwrap().until, None);
     assert_eq!(ttl.status().await.unwrap().paused.unwrap().until, None);
 }
+
+/// Neither a pass nor a sweeper keeps a file for itself once it has ended.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_can_be_opened_again_at_once() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let file = directory.path().join("documents");
+    for round in 0..50 {
+        let store = ttl_index::EmbeddedStore::open(&file).unwrap();
+        let ttl = ttl_index::TtlRegistry::open(store).await.unwrap();
+        ttl.create_index("c", index()).await.unwrap();
+        if round % 2 == 0 {
+            ttl.sweep("c").await.unwrap();
+        } else {
+            let sweeper = Sweeper::new(ttl.clone()).start().unwrap();
+            visited(&sweeper).await;
+            sweeper.shutdown().await.unwrap();
+        }
+    }
+}
+
+async fn visited(sweeper: &ttl_index::SweeperHandle) {
+    let seen = async || sweeper.status().indexes.first().is_some_and(|index| index.visits.is_some());
+    crate::support::wait::until("a visit", crate::support::wait::LONG, seen).await;
+}
