@@ -14,7 +14,7 @@ use ttl_index::{
 
 /// One store for all inputs: making one costs more than everything else.
 static STORE: LazyLock<(Runtime, TtlRegistry)> = LazyLock::new(|| {
-    let runtime = Builder::new_current_thread().build().expect("a runtime");
+    let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
     let registry = runtime
         .block_on(async { TtlRegistry::open(EmbeddedStore::in_memory()?).await })
         .expect("a registry in memory");

@@ -36,7 +36,8 @@ use crate::{
 ///
 /// # Assumptions
 ///
-/// Used within a tokio runtime, since the file is read and written on its blocking threads.
+/// Used within a tokio runtime with its time enabled (`enable_all`): the file is read and written on its blocking threads, and
+/// changes of the registry wait for whoever sweeps.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
