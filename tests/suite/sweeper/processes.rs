@@ -77,8 +77,12 @@ fn assert_one_at_a_time(deletes: &[Delete], tenures: &[String]) {
     }
 }
 
+/// The server does not note how much a statement deleted whose client was killed while it waited for a majority: at most
+/// one batch, as one process is killed.
 fn assert_exactly_once(deletes: &[Delete]) {
-    assert_eq!(deletes.iter().map(|delete| delete.documents).sum::<i64>(), i64::from(DOCUMENTS));
+    let noted: i64 = deletes.iter().map(|delete| delete.documents).sum();
+    let unnoted = i64::from(DOCUMENTS) - noted;
+    assert!((0..=500).contains(&unnoted), "{noted} of {DOCUMENTS} were deleted");
 }
 
 fn assert_rate_kept(deletes: &[Delete]) {
