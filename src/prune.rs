@@ -274,7 +274,7 @@ impl SweepIfDue {
         retentions: Vec<AppliedRetention>,
         stop: &CancellationToken,
     ) -> Result<Pruned> {
-        let began = Instant::now();
+        let start = Instant::now();
         let mut order = match &self.collections {
             Some(collections) => collections.iter().cloned().collect(),
             None => self.with_an_index().await?,
@@ -282,13 +282,13 @@ impl SweepIfDue {
         let failed = |it: &&AppliedRetention| matches!(it.outcome, RetentionOutcome::Failed(_));
         let not_swept: BTreeSet<&String> = retentions.iter().filter(failed).map(|it| &it.collection).collect();
         order.retain(|collection| !not_swept.contains(collection));
-        let begin = order.iter().position(|collection| Some(collection.as_str()) == claim.begin());
-        order.rotate_left(begin.unwrap_or_default());
+        let first = order.iter().position(|collection| Some(collection.as_str()) == claim.begin());
+        order.rotate_left(first.unwrap_or_default());
 
         let (mut passes, mut order) = (Vec::new(), order.into_iter());
         let mut unvisited = Vec::new();
         for collection in order.by_ref() {
-            let left = self.bounds.max_time.saturating_sub(began.elapsed());
+            let left = self.bounds.max_time.saturating_sub(start.elapsed());
             if left.is_zero() || stop.is_cancelled() {
                 claim.begin_next_with(&collection).await;
                 unvisited.push(collection);

@@ -64,9 +64,12 @@ async fn move_claim(it: &TestDatabase, id: &str, millis: i64) {
     records.update_one(doc! { "_id": id }, doc! { "$set": { "claimedAt": before } }).await.unwrap();
 }
 
-/// What was deleted in which collection, of a prune that swept; an error's code in the place of a pass.
+/// A collection, and what was deleted in it, or the code of the error that stood in the way.
+type Row = (String, Result<(u64, Ended), i32>);
+
+/// What came of a prune that swept.
 #[track_caller]
-fn swept(pruned: Pruned) -> Vec<(String, Result<(u64, Ended), i32>)> {
+fn swept(pruned: Pruned) -> Vec<Row> {
     let Pruned::Swept { passes, .. } = pruned else { panic!("not swept: {pruned:?}") };
     let row = |CollectionPass { collection, pass, .. }| {
         let came_to = pass.map(|report| (report.deleted, report.ended)).map_err(|error| error.code().unwrap());
@@ -75,7 +78,7 @@ fn swept(pruned: Pruned) -> Vec<(String, Result<(u64, Ended), i32>)> {
     passes.into_iter().map(row).collect()
 }
 
-fn drained(collection: &str, deleted: u64) -> (String, Result<(u64, Ended), i32>) {
+fn drained(collection: &str, deleted: u64) -> Row {
     (collection.to_owned(), Ok((deleted, Ended::Drained)))
 }
 

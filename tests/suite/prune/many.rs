@@ -16,7 +16,7 @@ async fn all_ask(workers: &mut [Worker]) -> Answers {
         worker.tell().await;
     }
     let mut sum = Answers::default();
-    for answers in join_all(workers.iter_mut().map(|worker| worker.says::<Answers>())).await {
+    for answers in join_all(workers.iter_mut().map(Worker::says::<Answers>)).await {
         let Answers { swept, not_due, held_by, deleted } = answers;
         sum.swept += swept;
         sum.not_due += not_due;
@@ -36,7 +36,7 @@ async fn of_two_hundred_in_four_processes_exactly_one_sweeps_in_an_interval() {
     let ttl = TtlRegistry::open(MongoStore::new(it.db.clone())).await.unwrap();
     ttl.create_index("c", index()).await.unwrap();
     let mut workers: Vec<Worker> = (0..PROCESSES).map(|_| Worker::start(&it.uri, &Task::Ask(ASKERS))).collect();
-    for ready in join_all(workers.iter_mut().map(|worker| worker.says::<String>())).await {
+    for ready in join_all(workers.iter_mut().map(Worker::says::<String>)).await {
         assert_eq!(ready, "ready");
     }
     let others = PROCESSES * ASKERS - 1;
