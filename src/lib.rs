@@ -96,3 +96,8 @@ pub use sweeper::{Activity, IndexStatus, Sweeper, SweeperHandle, SweeperStatus, 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// Those of the page on pruning as well.
+#[cfg(all(doctest, feature = "tower"))]
+#[doc = include_str!("../docs/pruning.md")]
+struct PruningPage;
