@@ -226,6 +226,27 @@ pub(crate) struct Target {
     pub(crate) uuid: Option<Binary>,
     /// Until when deletes may take effect.
     pub(crate) fence: Fence,
+    pub(crate) reading: Reading,
+    /// Whether documents may be kept although they are due: then each is found once, however many stay.
+    pub(crate) screened: bool,
+}
+
+/// How much of a document a pass reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// What the rule needs.
+    #[default]
+    Needed,
+    /// All of it.
+    Whole,
+    /// All of it, and a document is deleted only as it was read, to the last byte.
+    Exact,
+}
+
+impl Reading {
+    pub(crate) fn reads_whole(self) -> bool {
+        self != Reading::Needed
+    }
 }
 
 /// The database's side of one pass.
@@ -235,7 +256,8 @@ pub(crate) trait Pass: Send {
     /// Empty means that there is nothing beyond `position`.
     fn find<'a>(&'a mut self, position: &'a Position, limit: u32) -> BoxFuture<'a, Result<Vec<Found>>>;
 
-    /// Whether `find` hands documents over in the order of their dates, so that a position can move on.
+    /// Whether a position can move on: `find` looks from it anew each time, and hands documents over in the order of their
+    /// dates.
     fn ordered(&self) -> bool;
 
     /// Gives up walking an index, if the error says that it cannot be walked; then everything is read instead.
@@ -244,8 +266,9 @@ pub(crate) trait Pass: Send {
         false
     }
 
-    /// Deletes those of `doomed` that are *still* due, with a date no later than `until`; the check and the deletion are
-    /// one atomic step for each document. Nothing is deleted beyond the fence.
+    /// Deletes those of `doomed` that are *still* due, with a date no later than `until`, and that are still the same, if the
+    /// pass reads them exactly; the check and the deletion are one atomic step for each document. Nothing is deleted beyond
+    /// the fence.
     fn delete<'a>(&'a mut self, doomed: &'a [Found], until: DateTime) -> BoxFuture<'a, Result<Deletion>>;
 
     /// The earliest date beyond the cutoff, on stores that can tell at no cost.
@@ -253,7 +276,7 @@ pub(crate) trait Pass: Send {
         Box::pin(std::future::ready(Ok(None)))
     }
 
-    /// Those of the documents that are still there, as they are now.
+    /// Those of the documents that are still there, as they are now, as much of them as the pass reads.
     fn read_again(&mut self, ids: Vec<Bson>) -> BoxFuture<'_, Result<Vec<RawDocumentBuf>>>;
 }
 
@@ -263,7 +286,12 @@ pub(crate) struct Found {
     pub(crate) id: Bson,
     /// The dates by the pure rule; none if the rule keeps the document.
     pub(crate) dates: Option<Dates>,
+    /// All of it, if the pass reads all of it.
+    pub(crate) whole: Option<RawDocumentBuf>,
 }
+
+/// How many bytes of documents a batch may have that is read whole: about what a statement can name of them.
+pub(crate) const BATCH_BYTES: usize = 8 * 1024 * 1024;
 
 /// An `_id` as bytes, to tell documents apart by: in print different ones look alike, and NaN does not equal itself.
 pub(crate) fn id_bytes(id: &Bson) -> Vec<u8> {

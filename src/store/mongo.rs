@@ -26,9 +26,9 @@ use self::{
     pass::MongoPass,
     probe::Extensions,
 };
-use super::{Change, Collection, Guard, Pass, PhysicalIndex, Records, Store, Target, sealed};
+use super::{Change, Collection, Guard, Pass, PhysicalIndex, Reading, Records, Store, Target, sealed};
 use crate::{
-    error::{Error, Result},
+    error::{Code, Error, Refusal, Result},
     namespace::CollectionName,
 };
 
@@ -135,6 +135,14 @@ impl Mongo {
     }
 }
 
+fn inexact(collection: &CollectionName) -> Refusal {
+    let why = format!(
+        "this backend cannot be told to delete a document of {collection} only as it was archived; nothing is deleted. \
+         Archive without this, by matching dates only, if a change between archiving and deleting may be lost"
+    );
+    Refusal::new(Code::InvalidOptions, why)
+}
+
 impl Store for Mongo {
     fn name(&self) -> String {
         self.database.name().to_owned()
@@ -221,6 +229,9 @@ impl Store for Mongo {
     fn open_pass(&self, target: Target) -> BoxFuture<'_, Result<Box<dyn Pass>>> {
         answered(STATEMENT, async move {
             let extensions = self.extensions().await?.clone();
+            if target.reading == Reading::Exact && !extensions.exact {
+                return Err(inexact(&target.collection).into());
+            }
             Ok(Box::new(MongoPass::new(self.database.clone(), target, extensions)) as Box<dyn Pass>)
         })
     }

@@ -2,6 +2,7 @@
 
 mod account;
 mod closing;
+mod screen;
 mod target;
 
 use std::time::Duration;
@@ -204,9 +205,10 @@ impl<'a> Sweeping<'a> {
             if found.is_empty() {
                 return Ok(Ended::Drained);
             }
-            let (reached, left) = self.delete(pass, &found, cutoff, began).await?;
+            let size = u32::try_from(found.len()).unwrap_or(u32::MAX);
+            let (reached, left) = self.delete(pass, found, cutoff, began).await?;
             if let Some(bucket) = &mut self.visit.bucket {
-                bucket.spend(u32::try_from(found.len()).unwrap_or(u32::MAX));
+                bucket.spend(size);
             }
             if let Some(observer) = &mut self.visit.options.on_batch {
                 observer(&self.progress);

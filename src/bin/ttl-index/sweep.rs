@@ -106,6 +106,7 @@ fn report_json(report: &SweepReport) -> Value {
         "oldest_due": json::date(report.oldest_due),
         "uncertain": report.uncertain,
         "left": report.left,
+        "kept": report.kept,
         "disputed": report.disputed,
     });
     if let Some(error) = &report.error {
@@ -129,6 +130,7 @@ fn in_words(report: &SweepReport) -> String {
         (report.changed, "changed, or deleted by others, meanwhile"),
         (report.uncertain, "gone after a lost reply"),
         (report.left, "could not be deleted"),
+        (report.kept, "kept by a guard"),
         (report.disputed, "due to the backend but not to the rule, and kept"),
     ] {
         if count > 0 {

@@ -20,7 +20,7 @@ use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, WriteTran
 use super::rules::{CompiledEntry, Rules, apply, compile};
 use crate::{
     error::{Code, Error, Refusal, Result},
-    store::{Change, Wake},
+    store::{BATCH_BYTES, Change, Wake},
 };
 
 type Key<'a> = &'a [u8];
@@ -121,7 +121,8 @@ impl Tables {
         found.map(|bytes| parse_raw(bytes.value())).transpose()
     }
 
-    /// Documents in the order of their keys, those after `after`, for which `wanted` says yes, at most `limit`.
+    /// Documents in the order of their keys, those after `after`, for which `wanted` says yes, at most `limit`, and no more
+    /// than memory is for.
     pub(super) fn scan(
         &self,
         collection: &str,
@@ -132,15 +133,16 @@ impl Tables {
         let read = self.database.begin_read().map_err(failed(READING))?;
         let documents = read.open_table(DOCUMENTS).map_err(failed(READING))?;
         let start = (collection, after.unwrap_or_default());
-        let mut found = Vec::new();
+        let (mut found, mut size) = (Vec::new(), 0);
         for row in documents.range(start..).map_err(failed(READING))? {
             let (row_key, bytes) = row.map_err(failed(READING))?;
             let (row_collection, key) = row_key.value();
-            if row_collection != collection || found.len() == limit {
+            if row_collection != collection || found.len() == limit || size >= BATCH_BYTES {
                 break;
             }
             let document = RawDocument::from_bytes(bytes.value()).map_err(unreadable)?;
             if Some(key) != after && wanted(key, document) {
+                size += bytes.value().len();
                 found.push((key.to_vec(), parse_raw(bytes.value())?));
             }
         }
@@ -161,12 +163,14 @@ impl Tables {
         Ok((*row_entry == entry).then(|| DateTime::from_millis(date)))
     }
 
-    /// The keys and documents listed as due under an entry, in the order of their dates.
+    /// The documents listed under an entry, in the order of their dates and keys, from here up to that date, at most `limit`,
+    /// and no more than memory is for.
     pub(super) fn scan_due(
         &self,
         collection: &str,
         entry: ObjectId,
-        dates: (DateTime, DateTime),
+        from: (DateTime, Key<'_>),
+        until: DateTime,
         limit: usize,
         mut wanted: impl FnMut(Key<'_>) -> bool,
     ) -> Result<Vec<RawDocumentBuf>> {
@@ -174,17 +178,18 @@ impl Tables {
         let due = read.open_table(DUE).map_err(failed(READING))?;
         let documents = read.open_table(DOCUMENTS).map_err(failed(READING))?;
         let entry = entry.bytes();
-        let (from, until) = (dates.0.timestamp_millis(), dates.1.timestamp_millis());
-        let mut found = Vec::new();
-        for row in due.range((&entry, from, Key::default())..).map_err(failed(READING))? {
+        let (mut found, mut size) = (Vec::new(), 0);
+        for row in due.range((&entry, from.0.timestamp_millis(), from.1)..).map_err(failed(READING))? {
             let (row, ()) = row.map(|(key, _)| (key, ())).map_err(failed(READING))?;
             let (row_entry, date, key) = row.value();
-            if *row_entry != entry || date > until || found.len() == limit {
+            let full = found.len() == limit || size >= BATCH_BYTES;
+            if *row_entry != entry || date > until.timestamp_millis() || full {
                 break;
             }
             if wanted(key)
                 && let Some(bytes) = documents.get((collection, key)).map_err(failed(READING))?
             {
+                size += bytes.value().len();
                 found.push(parse_raw(bytes.value())?);
             }
         }

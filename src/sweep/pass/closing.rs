@@ -52,7 +52,7 @@ impl Sweeping<'_> {
         if ended == Ended::Drained && in_force {
             next_expiry = self.next_expiry().await;
         }
-        let Progress { found, deleted, changed, uncertain, left, disputed, batches } = self.progress;
+        let Progress { found, deleted, changed, uncertain, left, kept, disputed, batches } = self.progress;
         let definition = &self.visit.entry.definition;
         let (collection, index) = (definition.collection.to_string(), definition.name.clone());
         match &self.error {
@@ -65,6 +65,7 @@ impl Sweeping<'_> {
                     changed,
                     uncertain,
                     left,
+                    kept,
                     error = error.in_full(),
                     "pass failed"
                 );
@@ -74,9 +75,9 @@ impl Sweeping<'_> {
             }
             // Under a backlog one turn follows the other.
             _ if ended == Ended::LimitReached => {
-                debug!(collection, index, found, deleted, changed, left, disputed, batches, %ended, "more is due");
+                debug!(collection, index, found, deleted, changed, left, kept, disputed, batches, %ended, "more is due");
             }
-            _ => info!(collection, index, found, deleted, changed, left, disputed, batches, %ended, "pass ended"),
+            _ => info!(collection, index, found, deleted, changed, left, kept, disputed, batches, %ended, "pass ended"),
         }
         self.visit.meter.pass(&self.labels(), ended.as_str());
         if let Some(error) = &self.error
@@ -97,6 +98,7 @@ impl Sweeping<'_> {
             changed,
             uncertain,
             left,
+            kept,
             disputed,
             batches,
             ended,

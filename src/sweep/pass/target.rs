@@ -43,6 +43,8 @@ impl Sweeping<'_> {
             index: self.index_to_walk(),
             uuid: seen.uuid.clone(),
             fence: self.fence(),
+            reading: self.visit.reading(),
+            screened: self.visit.is_screened(),
         }))
     }
 
