@@ -81,11 +81,17 @@ impl Code {
 pub struct Refusal {
     code: Code,
     message: String,
+    holder: Option<String>,
 }
 
 impl Refusal {
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
+        Self { code, message: message.into(), holder: None }
+    }
+
+    /// The same, because of this holder.
+    pub(crate) fn because_of(self, holder: String) -> Self {
+        Self { holder: Some(holder), ..self }
     }
 
     /// The code MongoDB gives for the same refusal.
@@ -96,6 +102,11 @@ impl Refusal {
     /// What was wrong, where, and what to do.
     pub fn message(&self) -> &str {
         &self.message
+    }
+
+    /// Who is sweeping, if that is why.
+    pub fn holder(&self) -> Option<&str> {
+        self.holder.as_deref()
     }
 }
 

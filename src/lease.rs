@@ -219,10 +219,8 @@ pub(crate) async fn take(
 
 fn held_by(holder: Option<String>) -> Refusal {
     let holder = holder.unwrap_or_default();
-    Refusal::new(
-        Code::ConflictingOperationInProgress,
-        format!("{holder} is sweeping this database; wait for it, or ask it to hand over (`wait`, or `--wait`)"),
-    )
+    let why = format!("{holder} is sweeping this database; wait for it, or ask it to hand over (`wait`, or `--wait`)");
+    Refusal::new(Code::ConflictingOperationInProgress, why).because_of(holder)
 }
 
 /// One guarded step from the record as it was seen. None if somebody was quicker.

@@ -27,6 +27,7 @@
 //! |---|---|---|
 //! | `error`, `namespace`, `number`, `clock` | words that everything shares | |
 //! | `meter` | what is counted, and what it is called outside | |
+//! | `interval` | when that is due which is done once in an interval: pure, but for a memory | |
 //! | `index` | a TTL index as it is written and as it is checked | `error`, `namespace`, `number` |
 //! | `expiry` | when a document expires, and why not: pure, on raw BSON | `index`, `number`, `error` |
 //! | `entry` | a TTL index as the registry stores it | `expiry`, `index` |
@@ -36,6 +37,7 @@
 //! | `registry` | which TTL indexes there are, and the verbs that change them | `store`, … |
 //! | `pacing` | how fast a sweep may go | |
 //! | `sweep` | one pass | `registry`, `lease`, `store`, `expiry`, `pacing` |
+//! | `prune` | passes without cron: once in an interval, by one of many processes | `sweep`, `registry`, `interval`, … |
 //! | `sweeper` | the background loop: who sweeps, and which index is visited when | `sweep`, `registry`, `lease`, … |
 //!
 //! A module uses none that stands below it, which `tests/architecture.rs` holds. `docs/tour.md` walks through the code.
@@ -45,19 +47,21 @@
 //! `embedded` (default): [`EmbeddedStore`]. `rustls-tls` (default), `openssl-tls`, `dns-resolver` (default), `bson-2`
 //! (default), `bson-3`: the driver's own, passed through; one TLS and one BSON feature must be on, and `bson-3` changes
 //! the driver's BSON types for the whole build. `cli`: the program `ttl-index`. `metrics`: [`METRICS`], passed on to the
-//! `metrics` facade. `test-util`: hooks for tests, unstable.
+//! `metrics` facade. `tower`: `PruneLayer`, for services of axum and tower. `test-util`: hooks for tests, unstable.
 
 mod clock;
 mod entry;
 mod error;
 mod expiry;
 mod index;
+mod interval;
 mod lease;
 mod meter;
 mod namespace;
 mod number;
 mod operation;
 mod pacing;
+mod prune;
 mod registry;
 mod store;
 mod sweep;
@@ -73,6 +77,9 @@ pub use expiry::{Reason, Rule, Verdict};
 pub use index::TtlIndex;
 pub use meter::{Counters, Counts, Delays, IndexCounters, METRICS, Metric, MetricKind};
 pub use operation::{ChangeType, Operation, OperationError, OperationState, ProgressDocuments};
+pub use prune::{AppliedRetention, CollectionPass, Pruned, Retention, RetentionOutcome, RetentionSource, SweepIfDue};
+#[cfg(feature = "tower")]
+pub use prune::{PruneAfter, PruneLayer, Pruning};
 pub use registry::{
     CreateIndex, DropIndex, IndexInfo, IndexRef, ListIndexes, ListOperations, ModifyIndex, Pause, PauseSweeping,
     Repair, TtlRegistry,

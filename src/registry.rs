@@ -19,6 +19,7 @@ pub(crate) use creation::continue_creation;
 pub use drop::{DropIndex, IndexRef};
 pub use list::{IndexInfo, ListIndexes};
 pub use modify::ModifyIndex;
+pub(crate) use modify::set_period;
 pub use operations::ListOperations;
 pub use pause::{Pause, PauseSweeping};
 pub use repair::Repair;
@@ -34,6 +35,7 @@ use tokio::sync::Mutex;
 use crate::{
     error::{Code, Refusal, Result},
     expiry::Rule,
+    interval::Memory,
     meter::{Counters, Meter},
     namespace::CollectionName,
     store::{DynStore, IntoStore},
@@ -68,6 +70,8 @@ pub struct TtlRegistry {
     pub(crate) meter: Arc<Meter>,
     /// Passes of this process take turns.
     pub(crate) turn: Arc<Mutex<()>>,
+    /// What this process knows of what is pruned now and then.
+    pub(crate) prunes: Arc<Memory>,
 }
 
 impl TtlRegistry {
@@ -80,7 +84,7 @@ impl TtlRegistry {
         let store = store.into_store().0;
         Snapshot::load(&*store).await?;
         let meter = Arc::new(Meter::new(store.name()));
-        Ok(Self { store, meter, turn: Arc::default() })
+        Ok(Self { store, meter, turn: Arc::default(), prunes: Arc::default() })
     }
 
     /// The database's clock, by which documents expire. Never runs ahead of it.
@@ -124,6 +128,6 @@ impl TtlRegistry {
     }
 }
 
-fn no_index(collection: &CollectionName) -> Refusal {
+pub(crate) fn no_index(collection: &CollectionName) -> Refusal {
     Refusal::new(Code::IndexNotFound, format!("{collection} has no TTL index"))
 }

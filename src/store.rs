@@ -155,6 +155,8 @@ pub(crate) enum Records {
     Lease,
     /// Creations and drops, each with its progress.
     Operations,
+    /// When what is pruned now and then was claimed last.
+    Prunes,
 }
 
 impl Records {
@@ -163,6 +165,7 @@ impl Records {
         match self {
             Records::Lease => "ttl_index.lease",
             Records::Operations => "ttl_index.operations",
+            Records::Prunes => "ttl_index.prunes",
         }
     }
 }

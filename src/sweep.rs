@@ -2,15 +2,18 @@
 //!
 //! - [`report`]: how it ended, and its counts;
 //! - [`claim`]: the right to sweep, for one pass or several;
-//! - [`pass`]: the loop over batches.
+//! - [`pass`]: the loop over batches;
+//! - [`task`]: work that is stopped, never dropped.
 
 mod claim;
 mod pass;
 mod report;
+mod task;
 
 pub use claim::{Claim, ClaimSweep};
 pub(crate) use pass::{Suspended, Visit};
 pub use report::{Ended, Progress, SweepReport};
+pub(crate) use task::in_a_task;
 
 use std::{fmt, future::IntoFuture, sync::Arc, time::Duration};
 
@@ -20,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::claim::Tenure;
 use crate::{
-    error::{Code, Error, Refusal, Result},
+    error::{Code, Refusal, Result},
     lease::Patience,
     namespace::CollectionName,
     pacing::Bucket,
@@ -143,6 +146,12 @@ impl Sweep {
         self
     }
 
+    /// All of them at once.
+    pub(crate) fn options(mut self, options: Options) -> Self {
+        self.options = options;
+        self
+    }
+
     /// Whether to ask whoever sweeps to hand over at the end of a batch, and to wait for that; off by default.
     ///
     /// A background sweeper does so at once, a pass such as this one when it has ended.
@@ -191,7 +200,7 @@ impl Options {
         self.batch_size.min(second).max(1)
     }
 
-    fn check(&self) -> Result<(), Refusal> {
+    pub(crate) fn check(&self) -> Result<(), Refusal> {
         let refuse = |what: String| Err(Refusal::new(Code::BadValue, what));
         if !(1..=MAX_BATCH).contains(&self.batch_size) {
             return refuse(format!("the batch size must be 1 to {MAX_BATCH}, but got {}", self.batch_size));
@@ -216,28 +225,8 @@ impl IntoFuture for Sweep {
         async move {
             self.options.check()?;
             let collection = CollectionName::parse(&self.collection)?;
-            // A task of its own, stopped by a token: a driver call must not be dropped halfway.
-            let stop = CancellationToken::new();
-            let _stop_if_dropped = stop.clone().drop_guard();
-            let pass = one_pass(self.registry, collection, self.options, self.tenure, stop.clone());
-            let mut pass = tokio::spawn(pass);
-            let finished = match self.stop {
-                None => pass.await,
-                Some(signal) => tokio::select! {
-                    finished = &mut pass => finished,
-                    () = signal => {
-                        stop.cancel();
-                        pass.await
-                    }
-                },
-            };
-            match finished {
-                Ok(report) => report,
-                Err(error) => match error.try_into_panic() {
-                    Ok(panic) => std::panic::resume_unwind(panic),
-                    Err(_) => Err(Error::Interrupted),
-                },
-            }
+            let pass = |stop| one_pass(self.registry, collection, self.options, self.tenure, stop);
+            in_a_task(self.stop, pass).await
         }
         .boxed()
     }

@@ -3,12 +3,13 @@
 use std::{collections::BTreeSet, fs, path::Path, path::PathBuf};
 
 /// Each module, and the modules it may use. Nothing else is allowed, and no arrow points back.
-const ARROWS: [(&str, &[&str]); 15] = [
+const ARROWS: [(&str, &[&str]); 17] = [
     ("error", &[]),
     ("meter", &[]),
     ("namespace", &["error"]),
     ("number", &[]),
     ("clock", &[]),
+    ("interval", &[]),
     ("index", &["error", "namespace", "number"]),
     ("expiry", &["error", "index", "number"]),
     ("entry", &["error", "expiry", "index"]),
@@ -16,8 +17,12 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ("lease", &["clock", "error", "store"]),
     ("operation", &["entry", "error", "store"]),
     ("pacing", &[]),
-    ("registry", &["entry", "error", "expiry", "index", "lease", "meter", "namespace", "operation", "store"]),
+    (
+        "registry",
+        &["entry", "error", "expiry", "index", "interval", "lease", "meter", "namespace", "operation", "store"],
+    ),
     ("sweep", &["clock", "entry", "error", "expiry", "lease", "meter", "namespace", "pacing", "registry", "store"]),
+    ("prune", &["error", "index", "interval", "lease", "namespace", "registry", "store", "sweep"]),
     ("sweeper", &["clock", "entry", "error", "lease", "meter", "namespace", "pacing", "registry", "store", "sweep"]),
 ];
 

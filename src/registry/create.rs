@@ -123,7 +123,8 @@ async fn again(shared: &DynStore, existing: &Entry, wanted: &Definition, or_modi
     }
     let (mut entry, plan) = creation::what_is_left(store, existing).await?;
     if modified {
-        let revision = modify::set_period(store, existing.id, wanted.expire_after).await?;
+        let set = modify::set_period(store, existing.id, wanted.expire_after, None).await?;
+        let revision = set.ok_or_else(modify::dropped)?;
         wait_until_acknowledged(shared, revision, MAX_WAIT).await?;
         entry.definition.expire_after = wanted.expire_after;
     }

@@ -76,7 +76,7 @@ impl ModifyIndex<'_> {
             Slot::Good(entry) => entry.id,
             Slot::Broken(broken) => broken.id.ok_or_else(|| Error::from(broken.refusal()))?,
         };
-        let revision = set_period(store, id, expire_after).await?;
+        let revision = set_period(store, id, expire_after, None).await?.ok_or_else(dropped)?;
         wait_until_acknowledged(&self.registry.store, revision, self.max_wait).await?;
         match Snapshot::load(store).await?.find(&collection) {
             Some(Slot::Good(entry)) => Ok(IndexInfo::of(entry)),
@@ -86,9 +86,17 @@ impl ModifyIndex<'_> {
     }
 }
 
-pub(super) async fn set_period(store: &dyn Store, entry: ObjectId, period: ExpireAfter) -> Result<i64> {
+/// None if the index is gone, or the registry no longer at this revision, if one is named.
+pub(crate) async fn set_period(
+    store: &dyn Store,
+    entry: ObjectId,
+    period: ExpireAfter,
+    revision: Option<i64>,
+) -> Result<Option<i64>> {
     let fields = doc! { "expireAfterSeconds": period.seconds(), "ruleSince": store.now().await? };
-    store.change_registry(Change::Set { entry, fields, revision: None }).await?.ok_or_else(|| {
-        Refusal::new(Code::IndexNotFound, "the TTL index was dropped while it was being modified").into()
-    })
+    store.change_registry(Change::Set { entry, fields, revision }).await
+}
+
+pub(super) fn dropped() -> Refusal {
+    Refusal::new(Code::IndexNotFound, "the TTL index was dropped while it was being modified")
 }

@@ -6,6 +6,7 @@ use futures_util::{FutureExt, future::BoxFuture};
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 
+use super::in_a_task;
 use crate::{
     error::{Error, Result},
     lease::{self, Claimant, Lease, Patience},
@@ -83,28 +84,9 @@ impl<'a> IntoFuture for ClaimSweep<'a> {
 
     fn into_future(self) -> Self::IntoFuture {
         async move {
-            let stop = CancellationToken::new();
-            let _stop_if_dropped = stop.clone().drop_guard();
-            let (registry, patience, stopped) = (self.registry.clone(), self.patience, stop.clone());
-            // A task of its own: a driver call must not be dropped halfway.
-            let mut taking = tokio::spawn(async move { Claim::take(&registry, patience, &stopped).await });
-            let taken = match self.stop {
-                None => taking.await,
-                Some(signal) => tokio::select! {
-                    taken = &mut taking => taken,
-                    () = signal => {
-                        stop.cancel();
-                        taking.await
-                    }
-                },
-            };
-            match taken {
-                Ok(claim) => claim?.ok_or(Error::Interrupted),
-                Err(error) => match error.try_into_panic() {
-                    Ok(panic) => std::panic::resume_unwind(panic),
-                    Err(_) => Err(Error::Interrupted),
-                },
-            }
+            let (registry, patience) = (self.registry.clone(), self.patience);
+            let taken = in_a_task(self.stop, |stop| async move { Claim::take(&registry, patience, &stop).await });
+            taken.await?.ok_or(Error::Interrupted)
         }
         .boxed()
     }

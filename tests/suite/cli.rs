@@ -2,6 +2,7 @@
 
 mod daemon;
 mod explain;
+mod if_due;
 mod indexes;
 mod operators;
 mod secrets;

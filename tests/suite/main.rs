@@ -9,6 +9,7 @@ mod mongod_runs;
 mod operations;
 mod outage;
 mod portable;
+mod prune;
 mod race;
 mod real_data;
 mod registry;

@@ -181,6 +181,11 @@ pub(crate) struct Sweep {
     /// If somebody else is sweeping, ask for it and wait
     #[arg(long)]
     pub(crate) wait: bool,
+    /// Only if no process has swept so within this time: 90, 90s, 36h, 30d; then at most 20 batches a collection and 30s over
+    /// all unless told otherwise
+    #[arg(long, value_name = "D", value_parser = time::duration, allow_hyphen_values = true,
+        conflicts_with_all = ["wait", "cutoff"])]
+    pub(crate) if_due: Option<Duration>,
 }
 
 #[derive(Debug, Group)]

@@ -59,6 +59,7 @@ const PROBE: On = Own("ttl_index.probe");
 const CLOCK: On = Own("ttl_index.clock");
 const LEASE: On = Own("ttl_index.lease");
 const OPERATIONS: On = Own("ttl_index.operations");
+const PRUNES: On = Own("ttl_index.prunes");
 
 /// An action, and the duties that need it.
 type Need = (On, &'static str, &'static [Duty]);
@@ -93,8 +94,8 @@ const PORTABLE_ONLY: [Need; 3] = [
     (CLOCK, "update", &[Sweep, Manage, Look]),
 ];
 
-/// For the background sweeper, its lease, and operations.
-const SWEEPER: [Need; 7] = [
+/// For the background sweeper, its lease, operations, and sweeping now and then.
+const SWEEPER: [Need; 10] = [
     (LEASE, "find", &[Sweep, Manage, Look]),
     (LEASE, "insert", &[Sweep]),
     (LEASE, "update", &[Sweep]),
@@ -102,6 +103,9 @@ const SWEEPER: [Need; 7] = [
     (OPERATIONS, "insert", &[Manage]),
     (OPERATIONS, "update", &[Manage]),
     (OPERATIONS, "remove", &[Manage]),
+    (PRUNES, "find", &[Sweep]),
+    (PRUNES, "insert", &[Sweep]),
+    (PRUNES, "update", &[Sweep]),
 ];
 
 /// Whether this version has them.

@@ -1,5 +1,7 @@
 //! `sweep`.
 
+mod if_due;
+
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use ttl_index::{Claim, Ended, Error, SweepReport, TtlRegistry};
@@ -14,6 +16,9 @@ use super::{
 
 pub(crate) async fn run(args: args::Sweep, uri: Option<&str>, json: bool) -> anyhow::Result<u8> {
     let registry = Target::open(uri).await?.registry().await?;
+    if let Some(interval) = args.if_due {
+        return if_due::run(&registry, interval, args, json).await;
+    }
     let collections: Vec<String> = if args.collections.is_empty() {
         registry.list_indexes().await?.into_iter().map(|index| index.collection).collect()
     } else {
@@ -25,7 +30,7 @@ pub(crate) async fn run(args: args::Sweep, uri: Option<&str>, json: bool) -> any
     }
     // From here on a signal ends the pass between two batches, and those to come before their first.
     let stop = signal::stop_on_signal()?;
-    let mut worst = DONE;
+    let mut codes = Vec::new();
     // For all of them, so that nobody else sweeps in between.
     let claim = match registry.claim_sweep().wait(args.wait).stop_when(stop.clone().cancelled_owned()).await {
         Ok(claim) => claim,
@@ -33,17 +38,25 @@ pub(crate) async fn run(args: args::Sweep, uri: Option<&str>, json: bool) -> any
         Err(error) => return Err(error.into()),
     };
     for collection in &collections {
-        let code = match pass(&registry, &claim, collection, &args, stop.clone()).await {
-            Ok(report) => {
-                output::line(if json { report_json(&report).to_string() } else { in_words(&report) })?;
-                outcome(&report)
-            }
-            Err(error) => failure::report(&anyhow::Error::new(error).context(format!("sweeping {collection}"))),
-        };
-        worst = [FAILED, REFUSED, LEFT_BEHIND].into_iter().find(|bad| [worst, code].contains(bad)).unwrap_or(DONE);
+        codes.push(tell(collection, pass(&registry, &claim, collection, &args, stop.clone()).await, json)?);
     }
     claim.release().await;
-    Ok(worst)
+    Ok(worst(&codes))
+}
+
+/// Prints how a pass went, and returns its exit code.
+fn tell(collection: &str, pass: ttl_index::Result<SweepReport>, json: bool) -> anyhow::Result<u8> {
+    Ok(match pass {
+        Ok(report) => {
+            output::line(if json { report_json(&report).to_string() } else { in_words(&report) })?;
+            outcome(&report)
+        }
+        Err(error) => failure::report(&anyhow::Error::new(error).context(format!("sweeping {collection}"))),
+    })
+}
+
+fn worst(codes: &[u8]) -> u8 {
+    [FAILED, REFUSED, LEFT_BEHIND].into_iter().find(|bad| codes.contains(bad)).unwrap_or(DONE)
 }
 
 async fn pass(
