@@ -20,8 +20,11 @@ mod raise;
 mod rule;
 mod verdict;
 
+#[cfg(test)]
+pub(crate) use compare::compare;
+pub(crate) use compare::type_order;
 pub(crate) use filter::Bounds;
-#[allow(unused_imports, reason = "used from here on")]
+pub(crate) use path::visit;
 pub(crate) use raise::Raised;
 pub(crate) use rule::Dates;
 pub use rule::Rule;

@@ -5,6 +5,7 @@ mod create;
 mod creation;
 mod drop;
 mod failing;
+mod guards;
 mod list;
 mod modify;
 mod operations;
@@ -12,11 +13,14 @@ mod pause;
 mod repair;
 mod snapshot;
 mod supporting;
+mod touch;
 
 pub(crate) use continuation::continue_operations;
 pub use create::CreateIndex;
 pub(crate) use creation::continue_creation;
 pub use drop::{DropIndex, IndexRef};
+pub use guards::SetGuards;
+pub(crate) use guards::keepers;
 pub use list::{IndexInfo, ListIndexes};
 pub use modify::ModifyIndex;
 pub use operations::ListOperations;
@@ -25,6 +29,7 @@ pub use repair::Repair;
 pub(crate) use repair::mark;
 pub(crate) use snapshot::{Slot, Snapshot};
 pub(crate) use supporting::walkable;
+pub use touch::Touch;
 
 use std::sync::Arc;
 
@@ -34,6 +39,7 @@ use tokio::sync::Mutex;
 use crate::{
     error::{Code, Refusal, Result},
     expiry::Rule,
+    guard::Hook,
     meter::{Counters, Meter},
     namespace::CollectionName,
     store::{DynStore, IntoStore},
@@ -68,6 +74,8 @@ pub struct TtlRegistry {
     pub(crate) meter: Arc<Meter>,
     /// Passes of this process take turns.
     pub(crate) turn: Arc<Mutex<()>>,
+    /// What is asked about every batch.
+    pub(crate) veto: Option<Hook>,
 }
 
 impl TtlRegistry {
@@ -80,7 +88,7 @@ impl TtlRegistry {
         let store = store.into_store().0;
         Snapshot::load(&*store).await?;
         let meter = Arc::new(Meter::new(store.name()));
-        Ok(Self { store, meter, turn: Arc::default() })
+        Ok(Self { store, meter, turn: Arc::default(), veto: None })
     }
 
     /// The database's clock, by which documents expire. Never runs ahead of it.

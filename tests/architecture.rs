@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fs, path::Path, path::PathBuf};
 
 /// Each module, and the modules it may use. Nothing else is allowed, and no arrow points back.
-const ARROWS: [(&str, &[&str]); 15] = [
+const ARROWS: [(&str, &[&str]); 16] = [
     ("error", &[]),
     ("meter", &[]),
     ("namespace", &["error"]),
@@ -11,14 +11,21 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ("clock", &[]),
     ("index", &["error", "namespace", "number"]),
     ("expiry", &["error", "index", "number"]),
-    ("entry", &["error", "expiry", "index"]),
-    ("store", &["clock", "entry", "error", "expiry", "namespace", "number"]),
+    ("guard", &["error", "expiry", "index", "namespace", "number"]),
+    ("entry", &["error", "expiry", "guard", "index"]),
+    ("store", &["clock", "entry", "error", "expiry", "guard", "namespace", "number"]),
     ("lease", &["clock", "error", "store"]),
     ("operation", &["entry", "error", "store"]),
     ("pacing", &[]),
-    ("registry", &["entry", "error", "expiry", "index", "lease", "meter", "namespace", "operation", "store"]),
-    ("sweep", &["clock", "entry", "error", "expiry", "lease", "meter", "namespace", "pacing", "registry", "store"]),
-    ("sweeper", &["clock", "entry", "error", "lease", "meter", "namespace", "pacing", "registry", "store", "sweep"]),
+    ("registry", &["entry", "error", "expiry", "guard", "index", "lease", "meter", "namespace", "operation", "store"]),
+    (
+        "sweep",
+        &["clock", "entry", "error", "expiry", "guard", "lease", "meter", "namespace", "pacing", "registry", "store"],
+    ),
+    (
+        "sweeper",
+        &["clock", "entry", "error", "guard", "lease", "meter", "namespace", "pacing", "registry", "store", "sweep"],
+    ),
 ];
 
 /// Words that a part of the source must not hold outside of comments, and where they may stand all the same.
@@ -34,7 +41,7 @@ const CONFINED: [(&str, &[&str]); 3] = [
 const DRIVER: [&str; 4] = ["src/store/mongo", "src/error", "src/index", "src/bin"];
 
 /// Modules that do no input or output and know no runtime.
-const PURE: [&str; 5] = ["number", "index", "expiry", "entry", "namespace"];
+const PURE: [&str; 6] = ["number", "index", "expiry", "guard", "entry", "namespace"];
 
 /// About as much as can be read at a sitting.
 const LONGEST_FILE: usize = 400;
