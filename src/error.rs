@@ -174,6 +174,16 @@ pub enum Error {
     #[error("it was broken off before it was done")]
     Interrupted,
 
+    /// The hook that is asked before documents are deleted failed. Nothing of the batch was deleted.
+    #[error("the veto hook failed on a batch of {collection}, of which nothing was deleted")]
+    Veto {
+        /// The collection.
+        collection: String,
+        /// What it reported, or what was wrong with its answer.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+
     /// Data that this library stored could not be understood. Nothing was changed or deleted because of it.
     #[error("{0}")]
     Unreadable(String),
@@ -188,8 +198,8 @@ impl Error {
         }
     }
 
-    /// In one word, which stays: `refused`, `backend`, `embedded`, `in_use`, `unfit`, `not_yet_guaranteed`, `interrupted` or
-    /// `unreadable`.
+    /// In one word, which stays: `refused`, `backend`, `embedded`, `in_use`, `unfit`, `not_yet_guaranteed`, `interrupted`, `veto`
+    /// or `unreadable`.
     pub const fn kind(&self) -> &'static str {
         match self {
             Error::Refused(_) => "refused",
@@ -199,6 +209,7 @@ impl Error {
             Error::Unfit(_) => "unfit",
             Error::NotYetGuaranteed { .. } => "not_yet_guaranteed",
             Error::Interrupted => "interrupted",
+            Error::Veto { .. } => "veto",
             Error::Unreadable(_) => "unreadable",
         }
     }
@@ -257,7 +268,7 @@ impl Error {
             // The server's words are then the command that it refused.
             _ if self.missing_privilege().is_some() => self.to_string(),
             Error::Backend { source, .. } => format!("{self}: {}", source.kind),
-            Error::Embedded { source, .. } => format!("{self}: {source}"),
+            Error::Embedded { source, .. } | Error::Veto { source, .. } => format!("{self}: {source}"),
             other => other.to_string(),
         }
     }

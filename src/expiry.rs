@@ -16,10 +16,16 @@ mod compare;
 mod filter;
 mod partial;
 mod path;
+mod raise;
 mod rule;
 mod verdict;
 
+#[cfg(test)]
+pub(crate) use compare::compare;
+pub(crate) use compare::type_order;
 pub(crate) use filter::Bounds;
+pub(crate) use path::visit;
+pub(crate) use raise::Raised;
 pub(crate) use rule::Dates;
 pub use rule::Rule;
 pub(crate) use verdict::instant;

@@ -30,7 +30,8 @@
 //! | `interval` | when that is due which is done once in an interval: pure, but for a memory | |
 //! | `index` | a TTL index as it is written and as it is checked | `error`, `namespace`, `number` |
 //! | `expiry` | when a document expires, and why not: pure, on raw BSON | `index`, `number`, `error` |
-//! | `entry` | a TTL index as the registry stores it | `expiry`, `index` |
+//! | `guard` | what keeps a document that is due: references, a hook | `expiry`, `index`, … |
+//! | `entry` | a TTL index as the registry stores it | `guard`, `expiry`, `index` |
 //! | `store` | how documents and the registry are reached: MongoDB, or embedded | `entry`, `expiry`, … |
 //! | `lease` | who may sweep, and what it has confirmed | `store` |
 //! | `operation` | what is told of creations and drops, while they run and afterwards | `store`, `entry` |
@@ -53,6 +54,7 @@ mod clock;
 mod entry;
 mod error;
 mod expiry;
+mod guard;
 mod index;
 mod interval;
 mod lease;
@@ -74,6 +76,7 @@ pub use clock::ManualClock;
 pub use entry::{IndexState, SupportingIndex};
 pub use error::{Code, Error, MissingPrivilege, Refusal, Result};
 pub use expiry::{Reason, Rule, Verdict};
+pub use guard::{Batch, Decision, Reference, Veto, VetoFuture};
 pub use index::TtlIndex;
 pub use meter::{Counters, Counts, Delays, IndexCounters, METRICS, Metric, MetricKind};
 pub use operation::{ChangeType, Operation, OperationError, OperationState, ProgressDocuments};
@@ -82,13 +85,13 @@ pub use prune::{AppliedRetention, CollectionPass, Pruned, Retention, RetentionOu
 pub use prune::{PruneAfter, PruneLayer, Pruning};
 pub use registry::{
     CreateIndex, DropIndex, IndexInfo, IndexRef, ListIndexes, ListOperations, ModifyIndex, Pause, PauseSweeping,
-    Repair, TtlRegistry,
+    Repair, SetGuards, Touch, TtlRegistry,
 };
 #[cfg(feature = "embedded")]
 pub use store::embedded::{Documents, EmbeddedCollection, EmbeddedStore};
 #[cfg(feature = "test-util")]
 pub use store::hooked::{Fault, HookedStore};
-pub use store::{IntoStore, mongo::MongoStore};
+pub use store::{IntoStore, Touched, mongo::MongoStore};
 pub use sweep::{Claim, ClaimSweep, Ended, Progress, Sweep, SweepReport};
 pub use sweeper::{Activity, IndexStatus, Sweeper, SweeperHandle, SweeperStatus, Visits};
 

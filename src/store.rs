@@ -14,27 +14,22 @@ mod fence;
 pub(crate) mod hooked;
 pub(crate) mod mongo;
 mod position;
+mod wake;
 
 pub(crate) use fence::{Bound, Fence, Statement};
 pub(crate) use position::Position;
+pub(crate) use wake::Wake;
 
-use std::{
-    collections::HashMap,
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicI64, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use mongodb::bson::{Binary, Bson, DateTime, Document, RawDocumentBuf, oid::ObjectId};
-use tokio::{sync::watch, time::Instant};
+use tokio::time::Instant;
 
 use crate::{
     error::{Code, Refusal, Result},
     expiry::{Dates, Rule},
+    guard::{Guards, Ids, ReferenceGuard},
     namespace::CollectionName,
 };
 
@@ -144,8 +139,45 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Drops an ordinary index; one that is gone already is fine.
     fn drop_index<'a>(&'a self, collection: &'a CollectionName, name: &'a str) -> BoxFuture<'a, Result<()>>;
 
+    /// Marks the `_id`s that the guard keeps at `now`: that some child references. In doubt it is marked, or an error.
+    ///
+    /// A collection of children that is missing is an error where collections stay when they are empty: it was renamed, or is
+    /// being made anew.
+    fn referenced<'a>(&'a self, guard: &'a ReferenceGuard, ids: Ids, now: DateTime) -> BoxFuture<'a, Result<Ids>>;
+
+    /// Whether a guard can do with an index on the field of the children.
+    fn indexes_children(&self) -> bool {
+        true
+    }
+
+    /// Moves the dates of documents so that none of them expires by the rule before `until`; no date becomes earlier, and no
+    /// document expires that did not.
+    fn touch<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        rule: &'a Rule,
+        ids: Vec<Bson>,
+        until: DateTime,
+    ) -> BoxFuture<'a, Result<Touched>>;
+
     /// Makes ready for deleting what is due in a collection. Deletes nothing.
     fn open_pass(&self, target: Target) -> BoxFuture<'_, Result<Box<dyn Pass>>>;
+}
+
+/// What became of documents whose dates were to be moved; see [`TtlRegistry::touch`](crate::TtlRegistry::touch).
+///
+/// Each document is in one of these.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Touched {
+    /// Documents that expire later than before.
+    pub moved: u64,
+    /// Documents that expired late enough already.
+    pub later: u64,
+    /// Documents that never expire as they stand.
+    pub never: u64,
+    /// Documents that are not there, or not any more.
+    pub missing: u64,
 }
 
 /// The records of this library's own, besides the registry.
@@ -179,41 +211,6 @@ pub(crate) enum Guard {
     Has(Document),
 }
 
-/// Tells a sweeper that there is something to do.
-#[derive(Clone, Debug)]
-pub(crate) struct Wake {
-    bell: watch::Sender<()>,
-    /// Milliseconds of the instant before which an expiry is worth waking for.
-    before: Arc<AtomicI64>,
-}
-
-#[cfg_attr(not(feature = "embedded"), allow(dead_code))] // only a store of our own can ring
-impl Wake {
-    pub(crate) fn new() -> Self {
-        Self { bell: watch::Sender::new(()), before: Arc::new(AtomicI64::new(i64::MIN)) }
-    }
-
-    pub(crate) fn ring(&self) {
-        self.bell.send_replace(());
-    }
-
-    /// Rings if a document expires earlier than anybody expects.
-    pub(crate) fn expires(&self, at: DateTime) {
-        if at.timestamp_millis() < self.before.load(Ordering::SeqCst) {
-            self.ring();
-        }
-    }
-
-    /// Whoever listens looks by itself at this instant; what expires before it is news.
-    pub(crate) fn look_at(&self, at: DateTime) {
-        self.before.store(at.timestamp_millis(), Ordering::SeqCst);
-    }
-
-    pub(crate) fn listen(&self) -> watch::Receiver<()> {
-        self.bell.subscribe()
-    }
-}
-
 /// What a pass deletes.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
@@ -221,6 +218,8 @@ pub(crate) struct Target {
     pub(crate) entry: ObjectId,
     pub(crate) collection: CollectionName,
     pub(crate) rule: Rule,
+    /// What the pass asks before it deletes; a store that can tell deletes nothing if there are others by now.
+    pub(crate) guards: Guards,
     /// The latest date that is due, fixed for the pass.
     pub(crate) cutoff: DateTime,
     /// The ordinary index to walk, if there is one.

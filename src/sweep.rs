@@ -98,6 +98,8 @@ pub(crate) struct Options {
     pub(crate) on_batch: Option<Observer>,
     /// Whether to read the whole collection if the supporting index cannot be walked.
     pub(crate) read_all: bool,
+    /// Begin behind this date: what is due up to it was looked at not long ago, and kept.
+    pub(crate) behind: Option<DateTime>,
 }
 
 impl Default for Options {
@@ -110,6 +112,7 @@ impl Default for Options {
             cutoff: None,
             on_batch: None,
             read_all: true,
+            behind: None,
         }
     }
 }
@@ -268,6 +271,7 @@ async fn pass_under(
         revision: snapshot.revision,
         paused: snapshot.paused.clone(),
         seen: registry.store.inspect(collection).await?,
+        veto: registry.veto.clone(),
         lease: lease.as_deref(),
         bucket: bucket.as_mut(),
         stop,

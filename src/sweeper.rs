@@ -8,10 +8,12 @@
 //! | [`visit`] | one visit to one index |
 //! | [`schedule`] | which index is visited when: pure |
 //! | [`catalog`], [`drift`] | what the collections are, and what has become of them |
+//! | [`kept`] | when documents that a guard keeps are looked at again: pure |
 //! | [`telling`], [`status`] | what is told of it all |
 
 mod catalog;
 mod drift;
+mod kept;
 mod run;
 mod schedule;
 mod status;

@@ -1,6 +1,7 @@
 //! A small document store of our own, in one file or in memory: TTL indexes without any server.
 
 mod collection;
+mod guard;
 mod keys;
 mod pass;
 mod records;
@@ -12,15 +13,17 @@ pub use collection::{Documents, EmbeddedCollection};
 use std::{collections::HashMap, fmt, fs, path::Path, sync::Arc};
 
 use futures_util::{FutureExt, future::BoxFuture};
-use mongodb::bson::{DateTime, Document, oid::ObjectId};
+use mongodb::bson::{Bson, DateTime, Document, oid::ObjectId};
 use tokio::time::Instant;
 
 use self::{pass::EmbeddedPass, tables::Tables};
-use super::{Change, Collection, Guard, Kind, Pass, PhysicalIndex, Records, Store, Target, Wake, sealed};
+use super::{Change, Collection, Guard, Kind, Pass, PhysicalIndex, Records, Store, Target, Touched, Wake, sealed};
 use crate::{
     clock::ManualClock,
     entry::Entry,
     error::{Error, Result},
+    expiry::Rule,
+    guard::{Ids, ReferenceGuard},
     namespace::CollectionName,
 };
 
@@ -234,6 +237,27 @@ impl Store for EmbeddedStore {
 
     fn drop_index<'a>(&'a self, _collection: &'a CollectionName, _name: &'a str) -> BoxFuture<'a, Result<()>> {
         std::future::ready(Ok(())).boxed()
+    }
+
+    fn referenced<'a>(&'a self, guard: &'a ReferenceGuard, ids: Ids, now: DateTime) -> BoxFuture<'a, Result<Ids>> {
+        let guard = guard.clone();
+        blocking(&self.tables, move |tables| guard::referenced(tables, &guard, ids, now))
+    }
+
+    /// There are none, and collections come and go with their documents.
+    fn indexes_children(&self) -> bool {
+        false
+    }
+
+    fn touch<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        rule: &'a Rule,
+        ids: Vec<Bson>,
+        until: DateTime,
+    ) -> BoxFuture<'a, Result<Touched>> {
+        let (name, rule) = (collection.as_str().to_owned(), rule.clone());
+        blocking(&self.tables, move |tables| tables.write(|writing| guard::touch(writing, &name, &rule, ids, until)))
     }
 
     fn open_pass(&self, target: Target) -> BoxFuture<'_, Result<Box<dyn Pass>>> {

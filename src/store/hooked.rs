@@ -13,10 +13,12 @@ use tokio::time::Instant;
 
 use super::{
     Change, Collection, Deletion, DynStore, Found, Guard, IntoStore, Pass, PhysicalIndex, Position, Records, Store,
-    Target, Wake, id_bytes, sealed,
+    Target, Touched, Wake, id_bytes, sealed,
 };
 use crate::{
     error::{Error, Result},
+    expiry::Rule,
+    guard::{Ids, ReferenceGuard},
     namespace::CollectionName,
 };
 
@@ -37,12 +39,14 @@ pub enum Fault {
     Fails,
 }
 
+type BeforeGuard = Arc<dyn Fn(Vec<Bson>) -> BoxFuture<'static, ()> + Send + Sync>;
 type BeforeDelete = Arc<dyn Fn(Vec<Bson>) -> BoxFuture<'static, Fault> + Send + Sync>;
 
 /// A real store, with a hook between finding documents and deleting them. For tests; unstable.
 #[derive(Clone)]
 pub struct HookedStore {
     inner: DynStore,
+    before_guard: Option<BeforeGuard>,
     before_delete: BeforeDelete,
     spared: Arc<HashSet<Vec<u8>>>,
 }
@@ -54,7 +58,16 @@ impl HookedStore {
         F: Future<Output = Fault> + Send + 'static,
     {
         let before_delete = Arc::new(move |ids| hook(ids).boxed());
-        Self { inner: store.into_store().0, before_delete, spared: Arc::default() }
+        Self { inner: store.into_store().0, before_guard: None, before_delete, spared: Arc::default() }
+    }
+
+    /// Calls `hook` with the `_id`s of each batch, after they were found and before a guard is asked about them.
+    pub fn before_guard<F>(mut self, hook: impl Fn(Vec<Bson>) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.before_guard = Some(Arc::new(move |ids| hook(ids).boxed()));
+        self
     }
 
     /// Leaves the documents with these `_id`s out of every delete, as if the database could not delete them.
@@ -157,6 +170,30 @@ impl Store for HookedStore {
 
     fn drop_index<'a>(&'a self, collection: &'a CollectionName, name: &'a str) -> BoxFuture<'a, Result<()>> {
         self.inner.drop_index(collection, name)
+    }
+
+    fn referenced<'a>(&'a self, guard: &'a ReferenceGuard, ids: Ids, now: DateTime) -> BoxFuture<'a, Result<Ids>> {
+        async move {
+            if let Some(hook) = &self.before_guard {
+                hook(ids.unreferenced()).await;
+            }
+            self.inner.referenced(guard, ids, now).await
+        }
+        .boxed()
+    }
+
+    fn indexes_children(&self) -> bool {
+        self.inner.indexes_children()
+    }
+
+    fn touch<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        rule: &'a Rule,
+        ids: Vec<Bson>,
+        until: DateTime,
+    ) -> BoxFuture<'a, Result<Touched>> {
+        self.inner.touch(collection, rule, ids, until)
     }
 
     fn open_pass(&self, target: Target) -> BoxFuture<'_, Result<Box<dyn Pass>>> {

@@ -5,11 +5,13 @@
 
 mod answer;
 mod catalog;
+mod guard;
 mod modify;
 mod pass;
 mod probe;
 mod records;
 mod registry;
+mod touch;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -26,9 +28,11 @@ use self::{
     pass::MongoPass,
     probe::Extensions,
 };
-use super::{Change, Collection, Guard, Pass, PhysicalIndex, Reading, Records, Store, Target, sealed};
+use super::{Change, Collection, Guard, Pass, PhysicalIndex, Reading, Records, Store, Target, Touched, sealed};
 use crate::{
     error::{Code, Error, Refusal, Result},
+    expiry::Rule,
+    guard::{Ids, ReferenceGuard},
     namespace::CollectionName,
 };
 
@@ -224,6 +228,20 @@ impl Store for Mongo {
     fn drop_index<'a>(&'a self, collection: &'a CollectionName, name: &'a str) -> BoxFuture<'a, Result<()>> {
         // The server first waits for whoever is at the collection.
         answered(STATEMENT, catalog::drop_index(&self.database, collection, name))
+    }
+
+    fn referenced<'a>(&'a self, guard: &'a ReferenceGuard, ids: Ids, now: DateTime) -> BoxFuture<'a, Result<Ids>> {
+        guard::referenced(&self.database, guard, ids, now).boxed()
+    }
+
+    fn touch<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        rule: &'a Rule,
+        ids: Vec<Bson>,
+        until: DateTime,
+    ) -> BoxFuture<'a, Result<Touched>> {
+        touch::touch(&self.database, collection, rule, ids, until).boxed()
     }
 
     fn open_pass(&self, target: Target) -> BoxFuture<'_, Result<Box<dyn Pass>>> {

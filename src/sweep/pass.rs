@@ -17,6 +17,7 @@ use crate::{
     entry::{Entry, IndexState},
     error::{Code, Error, Refusal, Result},
     expiry::{Rule, instant},
+    guard::{Guards, Hook},
     lease::Lease,
     meter::{Labels, Meter},
     namespace::CollectionName,
@@ -37,6 +38,8 @@ pub(crate) struct Visit<'a> {
     pub(crate) paused: Option<Pause>,
     /// The collection as it was seen, not long ago.
     pub(crate) seen: Collection,
+    /// A hook to be asked about every batch.
+    pub(crate) veto: Option<Hook>,
     /// None only in tests of what happens without one.
     pub(crate) lease: Option<&'a Lease>,
     /// The rate, if there is one.
@@ -51,6 +54,7 @@ pub(crate) struct Visit<'a> {
 pub(crate) struct Suspended {
     collection: CollectionName,
     rule: Rule,
+    guards: Guards,
     cutoff: DateTime,
     position: Position,
     pass: Box<dyn Pass>,
@@ -113,11 +117,11 @@ impl<'a> Sweeping<'a> {
     fn new(visit: Visit<'a>, told: (DateTime, Instant), due: Option<DateTime>) -> Self {
         Self {
             cutoff: visit.options.cutoff.or(due),
+            position: visit.options.behind.map(Position::behind).unwrap_or_default(),
             visit,
             told,
             started: Instant::now(),
             progress: Progress::default(),
-            position: Position::default(),
             pass: None,
             moved: Vec::new(),
             oldest_left: None,
@@ -135,10 +139,13 @@ impl<'a> Sweeping<'a> {
         self.visit.lease.map_or_else(Fence::unlimited, Lease::fence)
     }
 
-    /// Goes on where the pass before this ended, unless the rule or the collection is another one now.
+    /// Goes on where the pass before this ended, unless the rule, a guard or the collection is another one now.
     fn take_up(&mut self) {
         let entry = self.visit.entry;
-        let same = |it: &Suspended| it.rule.same_as(&entry.rule) && it.collection == entry.definition.collection;
+        let same = |it: &Suspended| {
+            let same_collection = it.collection == entry.definition.collection;
+            it.rule.same_as(&entry.rule) && it.guards.same_as(&entry.guards) && same_collection
+        };
         let Some(suspended) = self.visit.suspended.take().filter(same) else { return };
         let Suspended { cutoff, position, pass, moved, oldest_left, .. } = suspended;
         self.cutoff = Some(cutoff);
@@ -274,7 +281,10 @@ impl<'a> Sweeping<'a> {
         }
         match snapshot.find(&entry.definition.collection) {
             Some(Slot::Good(now))
-                if now.id == entry.id && now.rule.same_as(&entry.rule) && now.state != IndexState::NeedsRepair =>
+                if now.id == entry.id
+                    && now.rule.same_as(&entry.rule)
+                    && now.guards.same_as(&entry.guards)
+                    && now.state != IndexState::NeedsRepair =>
             {
                 Ok(None)
             }

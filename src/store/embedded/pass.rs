@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::Arc};
 use futures_util::{FutureExt, future::BoxFuture};
 use mongodb::bson::{Bson, DateTime, RawDocumentBuf};
 
-use super::{blocking, keys::id_key, tables::Tables};
+use super::{blocking, keys::id_key, rules::CompiledEntry, tables::Tables};
 use crate::{
     error::{Error, Result},
     store::{Deletion, Found, Pass, Position, Reading, Target},
@@ -91,10 +91,10 @@ impl Pass for EmbeddedPass {
             }
             let deleted = blocking(&self.tables, move |tables| {
                 tables.write(|writing| {
-                    // The rule in force when the transaction runs, not the one the pass began with.
-                    let same_rule =
-                        writing.rules().get(&target.entry).is_some_and(|now| now.rule.same_as(&target.rule));
-                    let in_force = same_rule && target.fence.is_open();
+                    // The rule and the guards in force when the transaction runs, not those that the pass began with.
+                    let same =
+                        |now: &CompiledEntry| now.rule.same_as(&target.rule) && now.guards.same_as(&target.guards);
+                    let in_force = writing.rules().get(&target.entry).is_some_and(same) && target.fence.is_open();
                     let mut deleted = 0;
                     for (key, version) in doomed.iter().filter(|_| in_force) {
                         let document = writing.get(target.collection.as_str(), key)?;

@@ -49,11 +49,11 @@ impl MongoPass {
     }
 
     async fn find_next(&mut self, position: &Position, limit: u32) -> Result<Vec<Found>> {
-        if self.by_cursor() {
-            return self.next_of_cursor(position, limit).await;
-        }
         if position.from().is_some_and(|from| from > self.target.cutoff) {
             return Ok(Vec::new());
+        }
+        if self.by_cursor() {
+            return self.next_of_cursor(position, limit).await;
         }
         // One by one: what comes along with the dates may be large.
         let mut cursor = self.query(position, limit).await?;

@@ -17,15 +17,19 @@ impl Sweeping<'_> {
         let (Some(cutoff), Some(pass)) = (self.cutoff, &mut self.pass) else { return Ok((false, None)) };
         let mut seen = pass.find(&self.position, PEEK).await?;
         let more = !(seen.is_empty() && self.moved.is_empty());
-        if pass.ordered() {
+        let ordered = pass.ordered();
+        if ordered {
             // The oldest may be among those that stay behind.
             seen.extend(pass.find(&Position::default(), PEEK).await?);
-        } else {
+        }
+        let kept = self.kept(&seen).await?;
+        let free = seen.iter().zip(kept).filter(|(_, kept)| !kept).map(|(found, _)| found);
+        let dates = free.chain(&self.moved).filter_map(|found| found.dates).map(|dates| dates.earliest);
+        let oldest = dates.filter(|date| *date <= cutoff).min();
+        if !ordered {
             // A cursor does not go back for them.
             self.moved.append(&mut seen);
         }
-        let dates = seen.iter().chain(&self.moved).filter_map(|found| found.dates).map(|dates| dates.earliest);
-        let oldest = dates.filter(|date| *date <= cutoff).min();
         Ok((more, oldest.map(|date| self.visit.entry.rule.expires_at(date))))
     }
 
@@ -33,7 +37,9 @@ impl Sweeping<'_> {
         let mut oldest_due = self.oldest_left;
         // Under a rule that is no longer in force nothing is due.
         let in_force = self.error.is_none();
-        if in_force && matches!(ended, Ended::LimitReached | Ended::Cancelled) {
+        // Who stops is not kept waiting for guards.
+        let stopped = ended == Ended::Cancelled && self.visit.is_screened();
+        if in_force && matches!(ended, Ended::LimitReached | Ended::Cancelled) && !stopped {
             match self.look_ahead().await {
                 Ok((more, seen)) => {
                     oldest_due = [oldest_due, seen].into_iter().flatten().min();
@@ -110,6 +116,7 @@ impl Sweeping<'_> {
             (Ended::LimitReached, Some(pass), Some(cutoff)) => Some(Suspended {
                 collection: definition.collection.clone(),
                 rule: self.visit.entry.rule.clone(),
+                guards: self.visit.entry.guards.clone(),
                 cutoff,
                 position: self.position,
                 pass,

@@ -39,6 +39,7 @@ impl Sweeping<'_> {
             entry: entry.id,
             collection: definition.collection.clone(),
             rule: entry.rule.clone(),
+            guards: entry.guards.clone(),
             cutoff,
             index: self.index_to_walk(),
             uuid: seen.uuid.clone(),
