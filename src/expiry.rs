@@ -12,14 +12,19 @@
 //!
 //! Source: 621 verdicts observed on MongoDB 6.0.5's own TTL monitor; see `docs/semantics.md`.
 
+mod absence;
 mod compare;
 mod filter;
+mod lookalike;
 mod partial;
 mod path;
 mod rule;
 mod verdict;
 
+pub(crate) use absence::{Absence, absence};
 pub(crate) use filter::Bounds;
+pub(crate) use lookalike::{Lookalike, PLAUSIBLE_SECONDS, Unit};
+pub(crate) use path::visit;
 pub(crate) use rule::Dates;
 pub use rule::Rule;
 pub(crate) use verdict::instant;

@@ -37,6 +37,7 @@
 //! | `pacing` | how fast a sweep may go | |
 //! | `sweep` | one pass | `registry`, `lease`, `store`, `expiry`, `pacing` |
 //! | `sweeper` | the background loop: who sweeps, and which index is visited when | `sweep`, `registry`, `lease`, … |
+//! | `doctor` | what is wrong with a collection's documents and indexes, by reads alone | `sweeper`, `registry`, `expiry`, … |
 //!
 //! A module uses none that stands below it, which `tests/architecture.rs` holds. `docs/tour.md` walks through the code.
 //!
@@ -48,6 +49,7 @@
 //! `metrics` facade. `test-util`: hooks for tests, unstable.
 
 mod clock;
+mod doctor;
 mod entry;
 mod error;
 mod expiry;
@@ -67,6 +69,9 @@ mod sweeper;
 pub use mongodb::bson;
 
 pub use clock::ManualClock;
+pub use doctor::{
+    Candidate, Diagnosis, Doctor, DoctorReport, ExaminedIndex, Example, Expiry, Finding, FindingKind, Harm, Mend, Sample,
+};
 pub use entry::{IndexState, SupportingIndex};
 pub use error::{Code, Error, MissingPrivilege, Refusal, Result};
 pub use expiry::{Reason, Rule, Verdict};
@@ -81,7 +86,7 @@ pub use registry::{
 pub use store::embedded::{Documents, EmbeddedCollection, EmbeddedStore};
 #[cfg(feature = "test-util")]
 pub use store::hooked::{Fault, HookedStore};
-pub use store::{IntoStore, mongo::MongoStore};
+pub use store::{IntoStore, SampledBy, mongo::MongoStore};
 pub use sweep::{Claim, ClaimSweep, Ended, Progress, Sweep, SweepReport};
 pub use sweeper::{Activity, IndexStatus, Sweeper, SweeperHandle, SweeperStatus, Visits};
 

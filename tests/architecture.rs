@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fs, path::Path, path::PathBuf};
 
 /// Each module, and the modules it may use. Nothing else is allowed, and no arrow points back.
-const ARROWS: [(&str, &[&str]); 15] = [
+const ARROWS: [(&str, &[&str]); 16] = [
     ("error", &[]),
     ("meter", &[]),
     ("namespace", &["error"]),
@@ -19,6 +19,7 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ("registry", &["entry", "error", "expiry", "index", "lease", "meter", "namespace", "operation", "store"]),
     ("sweep", &["clock", "entry", "error", "expiry", "lease", "meter", "namespace", "pacing", "registry", "store"]),
     ("sweeper", &["clock", "entry", "error", "lease", "meter", "namespace", "pacing", "registry", "store", "sweep"]),
+    ("doctor", &["entry", "error", "expiry", "index", "namespace", "registry", "store", "sweeper"]),
 ];
 
 /// Words that a part of the source must not hold outside of comments, and where they may stand all the same.

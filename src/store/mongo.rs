@@ -10,6 +10,7 @@ mod pass;
 mod probe;
 mod records;
 mod registry;
+mod sample;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -26,7 +27,7 @@ use self::{
     pass::MongoPass,
     probe::Extensions,
 };
-use super::{Change, Collection, Guard, Pass, PhysicalIndex, Records, Store, Target, sealed};
+use super::{Change, Collection, Guard, Judge, Pass, PhysicalIndex, Records, Sampled, Store, Target, sealed};
 use crate::{
     error::{Error, Result},
     namespace::CollectionName,
@@ -107,15 +108,22 @@ impl Mongo {
 
     /// The time at which the server answered: behind its clock by the way of the answer, never ahead of it.
     async fn server_time(&self) -> Result<DateTime> {
+        match self.hello_time().await? {
+            Some(time) if !self.portable_only => Ok(time),
+            _ => self.stamped_time().await,
+        }
+    }
+
+    async fn hello_time(&self) -> Result<Option<DateTime>> {
         let reply = self
             .database
             .run_command(doc! { "hello": 1 })
             .await
             .map_err(Error::backend("asking the server for its time"))?;
-        match reply.get("localTime") {
-            Some(Bson::DateTime(time)) if !self.portable_only => Ok(*time),
-            _ => self.stamped_time().await,
-        }
+        Ok(match reply.get("localTime") {
+            Some(Bson::DateTime(time)) => Some(*time),
+            _ => None,
+        })
     }
 
     /// The time that the server stamps on a write, for backends whose `hello` tells none.
@@ -186,6 +194,19 @@ impl Store for Mongo {
         })
     }
 
+    fn told_time(&self) -> BoxFuture<'_, Result<Option<DateTime>>> {
+        answered(ANSWER, self.hello_time())
+    }
+
+    fn sample<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        size: u32,
+        judge: Judge<'a>,
+    ) -> BoxFuture<'a, Result<Sampled>> {
+        answered(STATEMENT, sample::sample(&self.database, self.portable_only, collection, size, judge))
+    }
+
     fn settle_time(&self) -> BoxFuture<'_, Result<Duration>> {
         answered(STATEMENT, async move {
             Ok(if self.extensions().await?.ends_in_time() { Duration::ZERO } else { UNBOUNDED })
@@ -198,6 +219,10 @@ impl Store for Mongo {
 
     fn indexes<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Vec<PhysicalIndex>>> {
         answered(ANSWER, catalog::list_indexes(&self.database, collection))
+    }
+
+    fn index_specs<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Vec<Document>>> {
+        answered(ANSWER, catalog::index_specs(&self.database, collection))
     }
 
     fn inspect<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Collection>> {
