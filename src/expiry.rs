@@ -12,8 +12,10 @@
 //!
 //! Source: 621 verdicts observed on MongoDB 6.0.5's own TTL monitor; see `docs/semantics.md`.
 
+mod absence;
 mod compare;
 mod filter;
+mod lookalike;
 mod partial;
 mod path;
 mod raise;
@@ -26,6 +28,8 @@ pub(crate) use compare::type_order;
 pub(crate) use filter::Bounds;
 pub(crate) use path::visit;
 pub(crate) use raise::Raised;
+pub(crate) use absence::{Absence, absence};
+pub(crate) use lookalike::{Lookalike, PLAUSIBLE_SECONDS, Unit};
 pub(crate) use rule::Dates;
 pub use rule::Rule;
 pub(crate) use verdict::instant;

@@ -40,6 +40,7 @@
 //! | `sweep` | one pass | `registry`, `lease`, `store`, `expiry`, `pacing` |
 //! | `prune` | passes without cron: once in an interval, by one of many processes | `sweep`, `registry`, `interval`, … |
 //! | `sweeper` | the background loop: who sweeps, and which index is visited when | `sweep`, `registry`, `lease`, … |
+//! | `doctor` | what is wrong with a collection's documents and indexes, by reads alone | `sweeper`, `registry`, `expiry`, … |
 //!
 //! A module uses none that stands below it, which `tests/architecture.rs` holds. `docs/tour.md` walks through the code.
 //!
@@ -51,6 +52,7 @@
 //! `metrics` facade. `tower`: `PruneLayer`, for services of axum and tower. `test-util`: hooks for tests, unstable.
 
 mod clock;
+mod doctor;
 mod entry;
 mod error;
 mod expiry;
@@ -73,6 +75,9 @@ mod sweeper;
 pub use mongodb::bson;
 
 pub use clock::ManualClock;
+pub use doctor::{
+    Candidate, Diagnosis, Doctor, DoctorReport, ExaminedIndex, Example, Expiry, Finding, FindingKind, Harm, Mend, Sample,
+};
 pub use entry::{IndexState, SupportingIndex};
 pub use error::{Code, Error, MissingPrivilege, Refusal, Result};
 pub use expiry::{Reason, Rule, Verdict};
@@ -92,6 +97,7 @@ pub use store::embedded::{Documents, EmbeddedCollection, EmbeddedStore};
 #[cfg(feature = "test-util")]
 pub use store::hooked::{Fault, HookedStore};
 pub use store::{IntoStore, Touched, mongo::MongoStore};
+pub use store::{IntoStore, SampledBy, mongo::MongoStore};
 pub use sweep::{Claim, ClaimSweep, Ended, Progress, Sweep, SweepReport};
 pub use sweeper::{Activity, IndexStatus, Sweeper, SweeperHandle, SweeperStatus, Visits};
 

@@ -7,6 +7,7 @@
 //! allowed by the registry; a store only holds the guard of a change and the condition of a delete, each in one atomic
 //! step.
 
+mod catalog;
 #[cfg(feature = "embedded")]
 pub(crate) mod embedded;
 mod fence;
@@ -15,10 +16,14 @@ pub(crate) mod hooked;
 pub(crate) mod mongo;
 mod position;
 mod wake;
+mod sample;
 
+pub(crate) use catalog::{Collection, Kind, PhysicalIndex};
 pub(crate) use fence::{Bound, Fence, Statement};
 pub(crate) use position::Position;
 pub(crate) use wake::Wake;
+pub use sample::SampledBy;
+pub(crate) use sample::{Judge, Sampled};
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
@@ -27,7 +32,7 @@ use mongodb::bson::{Binary, Bson, DateTime, Document, RawDocumentBuf, oid::Objec
 use tokio::time::Instant;
 
 use crate::{
-    error::{Code, Refusal, Result},
+    error::{Refusal, Result},
     expiry::{Dates, Rule},
     guard::{Guards, Ids, ReferenceGuard},
     namespace::CollectionName,
@@ -115,6 +120,24 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         Box::pin(std::future::ready(Ok(Duration::ZERO)))
     }
 
+    /// As [`now`](Self::now), without writing anything; none where the database does not tell its time to a reader.
+    fn told_time(&self) -> BoxFuture<'_, Result<Option<DateTime>>> {
+        Box::pin(async move { self.now().await.map(Some) })
+    }
+
+    /// Whether the store itself lists the documents that expire by their dates, so that sweeps need no index.
+    fn lists_by_date(&self) -> bool {
+        false
+    }
+
+    /// Hands some documents of a collection to `judge`, `size` at most, and keeps none of them. Reads only.
+    fn sample<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        size: u32,
+        judge: Judge<'a>,
+    ) -> BoxFuture<'a, Result<Sampled>>;
+
     /// How this store wakes a sweeper, if it can.
     fn wake(&self) -> Option<Wake> {
         None
@@ -125,6 +148,9 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
 
     /// The ordinary indexes of a collection; none if it is missing.
     fn indexes<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Vec<PhysicalIndex>>>;
+
+    /// The same as the database tells them, with options of its own.
+    fn index_specs<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Vec<Document>>>;
 
     /// What a collection is, as the database sees it.
     fn inspect<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Collection>>;
@@ -334,61 +360,4 @@ pub(crate) enum Change {
     TakeBack { entry: ObjectId },
     /// Has every sweeper pause, as the document says, or no longer.
     Pause(Option<Document>),
-}
-
-/// A collection, as the database sees it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Collection {
-    pub(crate) kind: Kind,
-    /// Its identity, where the backend gives one: a collection re-created under the same name has another.
-    pub(crate) uuid: Option<Binary>,
-    /// Whether strings in it are compared by a collation unless a query says otherwise.
-    pub(crate) default_collation: bool,
-    pub(crate) indexes: Vec<PhysicalIndex>,
-}
-
-/// What stands under a collection's name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Kind {
-    #[default]
-    Missing,
-    Ordinary,
-    Capped,
-    View,
-    TimeSeries,
-}
-
-impl Kind {
-    /// Refuses what cannot have a TTL index.
-    pub(crate) fn check(self, collection: &CollectionName) -> Result<(), Refusal> {
-        match self {
-            Kind::Missing | Kind::Ordinary => Ok(()),
-            Kind::Capped => Err(Refusal::new(
-                Code::CannotCreateIndex,
-                format!("Cannot create TTL index on a capped collection: {collection}"),
-            )),
-            Kind::View => Err(Refusal::new(
-                Code::CommandNotSupportedOnView,
-                format!("{collection} is a view, not a collection; make the TTL index on the collection behind it"),
-            )),
-            Kind::TimeSeries => Err(Refusal::new(
-                Code::InvalidOptions,
-                format!(
-                    "TTL indexes are not supported on time-series collections: {collection}; \
-                     use the collection's own 'expireAfterSeconds'"
-                ),
-            )),
-        }
-    }
-}
-
-/// An ordinary index of the database.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct PhysicalIndex {
-    pub(crate) name: String,
-    pub(crate) key: Document,
-    pub(crate) partial_filter: Option<Document>,
-    pub(crate) hidden: bool,
-    /// The server's own TTL option.
-    pub(crate) native_ttl: bool,
 }

@@ -21,6 +21,7 @@ mod telling;
 mod tenure;
 mod visit;
 
+pub(crate) use drift::{Drift, of as drift_of, of_collection as drift_of_collection};
 pub use status::{Activity, IndexStatus, SweeperStatus, Visits};
 
 use std::{fmt, future::pending, time::Duration};

@@ -6,6 +6,7 @@ mod keys;
 mod pass;
 mod records;
 mod rules;
+mod sample;
 mod tables;
 
 pub use collection::{Documents, EmbeddedCollection};
@@ -17,7 +18,7 @@ use mongodb::bson::{Bson, DateTime, Document, oid::ObjectId};
 use tokio::time::Instant;
 
 use self::{pass::EmbeddedPass, tables::Tables};
-use super::{Change, Collection, Guard, Kind, Pass, PhysicalIndex, Records, Store, Target, Touched, Wake, sealed};
+use super::{Change, Collection, Guard, Kind, Pass, PhysicalIndex, Records, Store, Target, Touched, Wake, sealed, Judge, Sampled};
 use crate::{
     clock::ManualClock,
     entry::Entry,
@@ -186,6 +187,19 @@ impl Store for EmbeddedStore {
         self.clock_now()
     }
 
+    fn lists_by_date(&self) -> bool {
+        true
+    }
+
+    fn sample<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        size: u32,
+        judge: Judge<'a>,
+    ) -> BoxFuture<'a, Result<Sampled>> {
+        sample::sample(&self.tables, collection, size, judge).boxed()
+    }
+
     fn wake(&self) -> Option<Wake> {
         Some(self.tables.wake.clone())
     }
@@ -213,6 +227,10 @@ impl Store for EmbeddedStore {
             let entries = rules::understood(&registry).filter(|entry| entry.definition.collection.as_str() == name);
             Ok(entries.filter_map(|entry| listing(&entry)).collect())
         })
+    }
+
+    fn index_specs<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Vec<Document>>> {
+        async move { Ok(self.indexes(collection).await?.iter().map(PhysicalIndex::to_spec).collect()) }.boxed()
     }
 
     fn inspect<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Collection>> {

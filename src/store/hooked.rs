@@ -12,8 +12,7 @@ use mongodb::bson::{Bson, DateTime, Document, RawDocumentBuf};
 use tokio::time::Instant;
 
 use super::{
-    Change, Collection, Deletion, DynStore, Found, Guard, IntoStore, Pass, PhysicalIndex, Position, Records, Store,
-    Target, Touched, Wake, id_bytes, sealed,
+    Change, Collection, Deletion, DynStore, Found, Guard, IntoStore, Pass, PhysicalIndex, Position, Records, Store, Target, Touched, Wake, id_bytes, sealed, Judge, Sampled,
 };
 use crate::{
     error::{Error, Result},
@@ -144,6 +143,23 @@ impl Store for HookedStore {
         self.inner.settle_time()
     }
 
+    fn told_time(&self) -> BoxFuture<'_, Result<Option<DateTime>>> {
+        self.inner.told_time()
+    }
+
+    fn lists_by_date(&self) -> bool {
+        self.inner.lists_by_date()
+    }
+
+    fn sample<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        size: u32,
+        judge: Judge<'a>,
+    ) -> BoxFuture<'a, Result<Sampled>> {
+        self.inner.sample(collection, size, judge)
+    }
+
     fn wake(&self) -> Option<Wake> {
         self.inner.wake()
     }
@@ -154,6 +170,10 @@ impl Store for HookedStore {
 
     fn indexes<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Vec<PhysicalIndex>>> {
         self.inner.indexes(collection)
+    }
+
+    fn index_specs<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Vec<Document>>> {
+        self.inner.index_specs(collection)
     }
 
     fn inspect<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Collection>> {

@@ -12,6 +12,7 @@ mod probe;
 mod records;
 mod registry;
 mod touch;
+mod sample;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -28,7 +29,7 @@ use self::{
     pass::MongoPass,
     probe::Extensions,
 };
-use super::{Change, Collection, Guard, Pass, PhysicalIndex, Reading, Records, Store, Target, Touched, sealed};
+use super::{Change, Collection, Guard, Pass, PhysicalIndex, Reading, Records, Store, Target, Touched, sealed, Judge, Sampled};
 use crate::{
     error::{Code, Error, Refusal, Result},
     expiry::Rule,
@@ -111,15 +112,22 @@ impl Mongo {
 
     /// The time at which the server answered: behind its clock by the way of the answer, never ahead of it.
     async fn server_time(&self) -> Result<DateTime> {
+        match self.hello_time().await? {
+            Some(time) if !self.portable_only => Ok(time),
+            _ => self.stamped_time().await,
+        }
+    }
+
+    async fn hello_time(&self) -> Result<Option<DateTime>> {
         let reply = self
             .database
             .run_command(doc! { "hello": 1 })
             .await
             .map_err(Error::backend("asking the server for its time"))?;
-        match reply.get("localTime") {
-            Some(Bson::DateTime(time)) if !self.portable_only => Ok(*time),
-            _ => self.stamped_time().await,
-        }
+        Ok(match reply.get("localTime") {
+            Some(Bson::DateTime(time)) => Some(*time),
+            _ => None,
+        })
     }
 
     /// The time that the server stamps on a write, for backends whose `hello` tells none.
@@ -198,6 +206,19 @@ impl Store for Mongo {
         })
     }
 
+    fn told_time(&self) -> BoxFuture<'_, Result<Option<DateTime>>> {
+        answered(ANSWER, self.hello_time())
+    }
+
+    fn sample<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        size: u32,
+        judge: Judge<'a>,
+    ) -> BoxFuture<'a, Result<Sampled>> {
+        answered(STATEMENT, sample::sample(&self.database, self.portable_only, collection, size, judge))
+    }
+
     fn settle_time(&self) -> BoxFuture<'_, Result<Duration>> {
         answered(STATEMENT, async move {
             Ok(if self.extensions().await?.ends_in_time() { Duration::ZERO } else { UNBOUNDED })
@@ -210,6 +231,10 @@ impl Store for Mongo {
 
     fn indexes<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Vec<PhysicalIndex>>> {
         answered(ANSWER, catalog::list_indexes(&self.database, collection))
+    }
+
+    fn index_specs<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Vec<Document>>> {
+        answered(ANSWER, catalog::index_specs(&self.database, collection))
     }
 
     fn inspect<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Collection>> {

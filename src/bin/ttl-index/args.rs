@@ -11,7 +11,7 @@ use super::{json, time};
 
 /// TTL indexes with Firestore's rules and MongoDB's API.
 ///
-/// Exit codes: 0 done; 1 failed; 2 usage; 3 refused; 4 `sweep` left due documents behind.
+/// Exit codes: 0 done; 1 failed; 2 usage; 3 refused, or `doctor` found something; 4 `sweep` left due documents behind.
 #[derive(Debug, Parser)]
 #[command(version)]
 pub(crate) struct Args {
@@ -72,6 +72,9 @@ pub(crate) enum Command {
     },
     /// Say of documents whether they are due, when they expire, and why
     Explain(Explain),
+    /// Say what is wrong with the documents and indexes of collections that have a TTL index, and what would mend it; reads
+    /// only
+    Doctor(Doctor),
     /// Delete what is due: one pass over each collection, until it is drained or a limit is reached
     Sweep(Sweep),
     /// Print the MongoDB role that a user needs, as the createRole command that makes it
@@ -156,6 +159,22 @@ pub(crate) struct Explain {
     /// How many documents of the collection, if none are given
     #[arg(long, value_name = "N", default_value_t = 20, conflicts_with = "field")]
     pub(crate) limit: u32,
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct Doctor {
+    /// The collection, which need not have a TTL index; by default all that have one, the database's own too
+    #[arg(value_name = "COLL")]
+    pub(crate) collection: Option<String>,
+    /// The most documents of each collection that are judged
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub(crate) sample: u32,
+    /// Judge at this instant, such as 2013-07-01T00:00:00Z; by default the database's now
+    #[arg(long, value_name = "T", value_parser = time::instant)]
+    pub(crate) now: Option<DateTime>,
+    /// Findings that are meant to be so, and are left out, such as null_field,missing_field
+    #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = super::doctor::kind)]
+    pub(crate) except: Vec<ttl_index::FindingKind>,
 }
 
 #[derive(Debug, Group)]

@@ -15,6 +15,7 @@ use super::target;
 pub(crate) const DONE: u8 = 0;
 pub(crate) const FAILED: u8 = 1;
 pub(crate) const USAGE: u8 = 2;
+/// Refused, or something was found.
 pub(crate) const REFUSED: u8 = 3;
 pub(crate) const LEFT_BEHIND: u8 = 4;
 

@@ -9,13 +9,14 @@
 //! | `role` | the privileges that a user needs |
 //! | `daemon`, `status` | `run`, and `status`, `pause`, `resume` |
 //! | `signal` | SIGINT and SIGTERM |
-//! | `indexes`, `operations`, `explain`, `sweep`, `transfer` | the commands |
+//! | `indexes`, `operations`, `explain`, `doctor`, `sweep`, `transfer` | the commands |
 //! | `listen` | the page of metrics |
 //! | `output` | tables, lines of JSON, progress |
 //! | `failure` | what an error looks like, and which exit code it gives |
 
 mod args;
 mod daemon;
+mod doctor;
 mod explain;
 mod failure;
 mod indexes;
@@ -70,6 +71,7 @@ async fn run(args: Args) -> anyhow::Result<u8> {
         Command::Repair { collection } => operations::repair(&collection, uri, json).await,
         Command::Operations { id } => operations::list(id, uri, json).await,
         Command::Explain(explain) => explain::run(explain, uri, json).await,
+        Command::Doctor(doctor) => doctor::run(doctor, uri, json).await,
         Command::Sweep(sweep) => sweep::run(sweep, uri, json).await,
         Command::Role(args) => role::run(&args, uri, json),
         Command::Run(run) => daemon::run(run, uri).await,

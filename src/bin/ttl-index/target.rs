@@ -10,7 +10,7 @@ use mongodb::{
     options::{ClientOptions, ConnectionString},
 };
 use ttl_index::{
-    Documents, EmbeddedStore, MongoStore, TtlRegistry,
+    Doctor, Documents, EmbeddedStore, MongoStore, TtlRegistry,
     bson::{Document, RawDocumentBuf, doc},
 };
 
@@ -75,6 +75,14 @@ impl Target {
             Target::Mongo(database) => TtlRegistry::open(MongoStore::new(database.clone())).await?,
             Target::Embedded(store) => TtlRegistry::open(store.clone()).await?,
         })
+    }
+
+    /// Without the registry, which may not be there or not be readable.
+    pub(crate) fn doctor(&self) -> Doctor {
+        match self {
+            Target::Mongo(database) => Doctor::of(MongoStore::new(database.clone())),
+            Target::Embedded(store) => Doctor::of(store.clone()),
+        }
     }
 
     pub(crate) async fn insert(&self, collection: &str, page: Vec<Document>) -> Result<(), Interrupted> {

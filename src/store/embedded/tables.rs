@@ -149,6 +149,16 @@ impl Tables {
         Ok(found)
     }
 
+    /// How many documents a collection has; counted one by one.
+    pub(super) fn count(&self, collection: &str) -> Result<u64> {
+        let mut count = 0;
+        self.scan(collection, None, usize::MAX, |_, _| {
+            count += 1;
+            false
+        })?;
+        Ok(count)
+    }
+
     /// The earliest date after this one that is listed under an entry.
     pub(super) fn date_after(&self, entry: ObjectId, date: DateTime) -> Result<Option<DateTime>> {
         let read = self.database.begin_read().map_err(failed(READING))?;
