@@ -31,6 +31,7 @@
 //! | `expiry` | when a document expires, and why not: pure, on raw BSON | `index`, `number`, `error` |
 //! | `entry` | a TTL index as the registry stores it | `expiry`, `index` |
 //! | `store` | how documents and the registry are reached: MongoDB, or embedded | `entry`, `expiry`, … |
+//! | `archive` | documents as text: Extended JSON that reads back, CSV | `error` |
 //! | `lease` | who may sweep, and what it has confirmed | `store` |
 //! | `operation` | what is told of creations and drops, while they run and afterwards | `store`, `entry` |
 //! | `registry` | which TTL indexes there are, and the verbs that change them | `store`, … |
@@ -44,9 +45,11 @@
 //!
 //! `embedded` (default): [`EmbeddedStore`]. `rustls-tls` (default), `openssl-tls`, `dns-resolver` (default), `bson-2`
 //! (default), `bson-3`: the driver's own, passed through; one TLS and one BSON feature must be on, and `bson-3` changes
-//! the driver's BSON types for the whole build. `cli`: the program `ttl-index`. `metrics`: [`METRICS`], passed on to the
+//! the driver's BSON types for the whole build. `archive`: documents as text. `cli`: the program `ttl-index`. `metrics`: [`METRICS`], passed on to the
 //! `metrics` facade. `test-util`: hooks for tests, unstable.
 
+#[cfg(feature = "archive")]
+mod archive;
 mod clock;
 mod entry;
 mod error;
@@ -66,6 +69,8 @@ mod sweeper;
 /// The driver's BSON, of which every document here is.
 pub use mongodb::bson;
 
+#[cfg(feature = "archive")]
+pub use archive::{CsvColumns, CsvFields, JsonLine};
 pub use clock::ManualClock;
 pub use entry::{IndexState, SupportingIndex};
 pub use error::{Code, Error, MissingPrivilege, Refusal, Result};
