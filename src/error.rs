@@ -184,7 +184,7 @@ pub enum Error {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 
-    /// Data that this library stored could not be understood. Nothing was changed or deleted because of it.
+    /// Data in the database could not be understood. Nothing was changed or deleted because of it.
     #[error("{0}")]
     Unreadable(String),
 }

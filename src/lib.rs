@@ -33,6 +33,7 @@
 //! | `guard` | what keeps a document that is due: references, a hook | `expiry`, `index`, … |
 //! | `entry` | a TTL index as the registry stores it | `guard`, `expiry`, `index` |
 //! | `store` | how documents and the registry are reached: MongoDB, or embedded | `entry`, `expiry`, … |
+//! | `archive` | documents as text: Extended JSON that reads back, CSV | `error` |
 //! | `lease` | who may sweep, and what it has confirmed | `store` |
 //! | `operation` | what is told of creations and drops, while they run and afterwards | `store`, `entry` |
 //! | `registry` | which TTL indexes there are, and the verbs that change them | `store`, … |
@@ -48,9 +49,12 @@
 //!
 //! `embedded` (default): [`EmbeddedStore`]. `rustls-tls` (default), `openssl-tls`, `dns-resolver` (default), `bson-2`
 //! (default), `bson-3`: the driver's own, passed through; one TLS and one BSON feature must be on, and `bson-3` changes
-//! the driver's BSON types for the whole build. `cli`: the program `ttl-index`. `metrics`: [`METRICS`], passed on to the
-//! `metrics` facade. `tower`: `PruneLayer`, for services of axum and tower. `test-util`: hooks for tests, unstable.
+//! the driver's BSON types for the whole build. `archive`: documents as text. `cli`: the program `ttl-index`. `metrics`:
+//! [`METRICS`], passed on to the `metrics` facade. `tower`: `PruneLayer`, for services of axum and tower. `test-util`: hooks
+//! for tests, unstable.
 
+#[cfg(feature = "archive")]
+mod archive;
 mod clock;
 mod doctor;
 mod entry;
@@ -74,6 +78,8 @@ mod sweeper;
 /// The driver's BSON, of which every document here is.
 pub use mongodb::bson;
 
+#[cfg(feature = "archive")]
+pub use archive::{CsvColumns, CsvFields, JsonLine};
 pub use clock::ManualClock;
 pub use doctor::{
     Candidate, Diagnosis, Doctor, DoctorReport, ExaminedIndex, Example, Expiry, Finding, FindingKind, Harm, Mend, Sample,
@@ -96,8 +102,7 @@ pub use registry::{
 pub use store::embedded::{Documents, EmbeddedCollection, EmbeddedStore};
 #[cfg(feature = "test-util")]
 pub use store::hooked::{Fault, HookedStore};
-pub use store::{IntoStore, Touched, mongo::MongoStore};
-pub use store::{IntoStore, SampledBy, mongo::MongoStore};
+pub use store::{IntoStore, SampledBy, Touched, mongo::MongoStore};
 pub use sweep::{Claim, ClaimSweep, Ended, Progress, Sweep, SweepReport};
 pub use sweeper::{Activity, IndexStatus, Sweeper, SweeperHandle, SweeperStatus, Visits};
 

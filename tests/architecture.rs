@@ -15,6 +15,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("guard", &["error", "expiry", "index", "namespace", "number"]),
     ("entry", &["error", "expiry", "guard", "index"]),
     ("store", &["clock", "entry", "error", "expiry", "guard", "namespace", "number"]),
+    ("archive", &["error"]),
     ("lease", &["clock", "error", "store"]),
     ("operation", &["entry", "error", "store"]),
     ("pacing", &[]),
