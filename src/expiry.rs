@@ -22,14 +22,14 @@ mod raise;
 mod rule;
 mod verdict;
 
+pub(crate) use absence::{Absence, absence};
 #[cfg(test)]
 pub(crate) use compare::compare;
 pub(crate) use compare::type_order;
 pub(crate) use filter::Bounds;
+pub(crate) use lookalike::{Lookalike, PLAUSIBLE_SECONDS, Unit};
 pub(crate) use path::visit;
 pub(crate) use raise::Raised;
-pub(crate) use absence::{Absence, absence};
-pub(crate) use lookalike::{Lookalike, PLAUSIBLE_SECONDS, Unit};
 pub(crate) use rule::Dates;
 pub use rule::Rule;
 pub(crate) use verdict::instant;

@@ -82,7 +82,8 @@ pub use mongodb::bson;
 pub use archive::{CsvColumns, CsvFields, JsonLine};
 pub use clock::ManualClock;
 pub use doctor::{
-    Candidate, Diagnosis, Doctor, DoctorReport, ExaminedIndex, Example, Expiry, Finding, FindingKind, Harm, Mend, Sample,
+    Candidate, Diagnosis, Doctor, DoctorReport, ExaminedIndex, Example, Expiry, Finding, FindingKind, Harm, Mend,
+    Sample,
 };
 pub use entry::{IndexState, SupportingIndex};
 pub use error::{Code, Error, MissingPrivilege, Refusal, Result};

@@ -15,15 +15,15 @@ mod fence;
 pub(crate) mod hooked;
 pub(crate) mod mongo;
 mod position;
-mod wake;
 mod sample;
+mod wake;
 
 pub(crate) use catalog::{Collection, Kind, PhysicalIndex};
 pub(crate) use fence::{Bound, Fence, Statement};
 pub(crate) use position::Position;
-pub(crate) use wake::Wake;
 pub use sample::SampledBy;
 pub(crate) use sample::{Judge, Sampled};
+pub(crate) use wake::Wake;
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 

@@ -22,7 +22,17 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "registry",
         &[
-            "entry", "error", "expiry", "guard", "index", "interval", "lease", "meter", "namespace", "operation", "store",
+            "entry",
+            "error",
+            "expiry",
+            "guard",
+            "index",
+            "interval",
+            "lease",
+            "meter",
+            "namespace",
+            "operation",
+            "store",
         ],
     ),
     (

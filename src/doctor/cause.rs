@@ -66,7 +66,10 @@ impl<'a> Cause<'a> {
                     None => {
                         let value = values.into_iter().next()?;
                         let inside = value.as_document().and_then(|_| look_around(document, path));
-                        Some(inside.map_or_else(|| value_cause(value), |it| placed_elsewhere(it.kind, it.path, it.value)))
+                        Some(
+                            inside
+                                .map_or_else(|| value_cause(value), |it| placed_elsewhere(it.kind, it.path, it.value)),
+                        )
                     }
                 }
             }

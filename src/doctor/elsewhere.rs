@@ -156,8 +156,12 @@ mod tests {
         for (document, path, kind, place) in [
             (doc! { "created_at": date }, "createdAt", FindingKind::SpeltDifferently, "created_at"),
             (doc! { "Meta": { "ts": date } }, "meta.ts", FindingKind::SpeltDifferently, "Meta.ts"),
-            (doc! { "meta": { "created_at": "2020-01-01" } }, "meta.createdAt", FindingKind::SpeltDifferently,
-                "meta.created_at"),
+            (
+                doc! { "meta": { "created_at": "2020-01-01" } },
+                "meta.createdAt",
+                FindingKind::SpeltDifferently,
+                "meta.created_at",
+            ),
             (doc! { "meta": { "ts": date } }, "ts", FindingKind::DateDeeper, "meta.ts"),
             (doc! { "ts": { "date": "2020-01-01" } }, "ts", FindingKind::DateDeeper, "ts.date"),
             (doc! { "a": { "x": { "ts": date } } }, "a.ts", FindingKind::DateDeeper, "a.x.ts"),

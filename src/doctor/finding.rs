@@ -213,7 +213,11 @@ impl Finding {
 pub(super) fn rank(findings: &mut [Finding]) {
     findings.sort_by(|a, b| {
         let documents = |finding: &Finding| finding.documents.unwrap_or(u64::MAX);
-        (a.harm, std::cmp::Reverse(documents(a)), a.kind, &a.detail)
-            .cmp(&(b.harm, std::cmp::Reverse(documents(b)), b.kind, &b.detail))
+        (a.harm, std::cmp::Reverse(documents(a)), a.kind, &a.detail).cmp(&(
+            b.harm,
+            std::cmp::Reverse(documents(b)),
+            b.kind,
+            &b.detail,
+        ))
     });
 }

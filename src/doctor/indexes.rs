@@ -36,7 +36,8 @@ pub(super) struct Subject {
 impl Spec {
     /// Reads what `listIndexes` tells of an index.
     pub(super) fn of(spec: &Document) -> Option<Self> {
-        let collation = spec.get_document("collation").is_ok_and(|it| it.get_str("locale").is_ok_and(|it| it != "simple"));
+        let collation =
+            spec.get_document("collation").is_ok_and(|it| it.get_str("locale").is_ok_and(|it| it != "simple"));
         let expire_after = spec.get("expireAfterSeconds").cloned();
         Some(Self { index: PhysicalIndex::of_spec(spec)?, expire_after, collation })
     }
@@ -113,9 +114,8 @@ pub(super) fn ours(entry: &Entry, specs: Option<&[Spec]>, lists_by_date: bool) -
 /// What a note says of a filter that the database compares by a collation.
 pub(super) fn collation_note(rule: &Rule, collation: bool) -> Option<String> {
     let refused: Option<Refusal> = rule.check_collation(collation).err();
-    refused.map(|_| {
-        "the partial filter compares strings by a collation, and documents were judged without one".to_owned()
-    })
+    refused
+        .map(|_| "the partial filter compares strings by a collation, and documents were judged without one".to_owned())
 }
 
 /// 68 years: as long as documents have been stored.

@@ -132,7 +132,11 @@ fn date(millis: i64) -> Bson {
 }
 
 fn all(mut conditions: Vec<Document>) -> Document {
-    if conditions.len() == 1 { conditions.remove(0) } else { doc! { "$and": conditions } }
+    if conditions.len() == 1 {
+        conditions.remove(0)
+    } else {
+        doc! { "$and": conditions }
+    }
 }
 
 impl Mend {

@@ -115,7 +115,11 @@ impl fmt::Display for Diagnosis {
         for Candidate { field, dates, convertible } in &self.candidates {
             write!(f, "  {field} could be its field: a date in {dates} % of the documents")?;
             let others = *convertible > 0.0;
-            writeln!(f, "{}", if others { format!(", what looks like one in {convertible} %") } else { String::new() })?;
+            writeln!(
+                f,
+                "{}",
+                if others { format!(", what looks like one in {convertible} %") } else { String::new() }
+            )?;
         }
         if self.findings.is_empty() && self.index.is_some() {
             writeln!(f, "  nothing found")?;

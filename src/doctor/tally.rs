@@ -211,9 +211,8 @@ fn add(finding: &mut Finding, group: Group, total: u64) {
 /// What keeps documents and may be meant for some of them is not for nearly all.
 fn keep_if_nearly_all(findings: &mut [Finding]) {
     use FindingKind::{EmptyArray, FarFuture, MissingField, NullField, PartialFilter};
-    let keeping = |finding: &Finding| {
-        matches!(finding.kind, EmptyArray | FarFuture | MissingField | NullField | PartialFilter)
-    };
+    let keeping =
+        |finding: &Finding| matches!(finding.kind, EmptyArray | FarFuture | MissingField | NullField | PartialFilter);
     let together: f64 = findings.iter().filter(|it| keeping(it)).filter_map(|it| it.percent).sum();
     if together >= NEARLY_ALL {
         findings.iter_mut().filter(|it| keeping(it)).for_each(|it| it.harm = Harm::Keeps);

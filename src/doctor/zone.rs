@@ -89,9 +89,10 @@ impl Zone {
 
     /// The suspicion that all the dates together give.
     pub(super) fn suspicion(&self) -> Option<String> {
-        let systematic = self.quarters.iter().find(|(quarter, count)| {
-            **quarter != 0 && **count >= FEWEST && **count * 10 >= self.with_object_id * 9
-        });
+        let systematic = self
+            .quarters
+            .iter()
+            .find(|(quarter, count)| **quarter != 0 && **count >= FEWEST && **count * 10 >= self.with_object_id * 9);
         if let Some((quarter, count)) = systematic {
             let (sign, minutes) = (if *quarter < 0 { "behind" } else { "ahead of" }, quarter.abs() * 15);
             return Some(format!(

@@ -302,11 +302,7 @@ mod tests {
                 "\"a.b.c\" is missing; TTL needs a BSON Date; \
                  there is a field whose very name is a part of it, dots included, which a path never sees",
             ),
-            (
-                "a.b",
-                doc! { "a": [] },
-                "\"a.b\" is missing; TTL needs a BSON Date; an array on the way to it is empty",
-            ),
+            ("a.b", doc! { "a": [] }, "\"a.b\" is missing; TTL needs a BSON Date; an array on the way to it is empty"),
             (
                 "a.b",
                 doc! { "a.b": date },

@@ -18,7 +18,9 @@ use mongodb::bson::{Bson, DateTime, Document, oid::ObjectId};
 use tokio::time::Instant;
 
 use self::{pass::EmbeddedPass, tables::Tables};
-use super::{Change, Collection, Guard, Kind, Pass, PhysicalIndex, Records, Store, Target, Touched, Wake, sealed, Judge, Sampled};
+use super::{
+    Change, Collection, Guard, Judge, Kind, Pass, PhysicalIndex, Records, Sampled, Store, Target, Touched, Wake, sealed,
+};
 use crate::{
     clock::ManualClock,
     entry::Entry,

@@ -11,8 +11,8 @@ mod pass;
 mod probe;
 mod records;
 mod registry;
-mod touch;
 mod sample;
+mod touch;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -29,7 +29,9 @@ use self::{
     pass::MongoPass,
     probe::Extensions,
 };
-use super::{Change, Collection, Guard, Pass, PhysicalIndex, Reading, Records, Store, Target, Touched, sealed, Judge, Sampled};
+use super::{
+    Change, Collection, Guard, Judge, Pass, PhysicalIndex, Reading, Records, Sampled, Store, Target, Touched, sealed,
+};
 use crate::{
     error::{Code, Error, Refusal, Result},
     expiry::Rule,
