@@ -89,6 +89,12 @@ impl Entry {
         (self.definition.collection.as_str(), &self.definition.name)
     }
 
+    /// Whether both delete the same documents.
+    pub(crate) fn deletes_same_as(&self, other: &Entry) -> bool {
+        let same_collection = self.definition.collection == other.definition.collection;
+        same_collection && self.rule.same_as(&other.rule) && self.guards.same_as(&other.guards)
+    }
+
     /// Refuses a collection that is not the one the index was made for.
     pub(crate) fn check_identity(&self, found: Option<&Binary>) -> Result<(), Refusal> {
         match (&self.uuid, found) {

@@ -16,11 +16,10 @@ use super::{Ended, Options, Progress, SweepReport};
 use crate::{
     entry::{Entry, IndexState},
     error::{Code, Error, Refusal, Result},
-    expiry::{Rule, instant},
-    guard::{Guards, Hook},
+    expiry::instant,
+    guard::Hook,
     lease::Lease,
     meter::{Labels, Meter},
-    namespace::CollectionName,
     pacing::Bucket,
     registry::{Pause, Slot, Snapshot},
     store::{Collection, Fence, Found, Pass, Position, Store},
@@ -52,9 +51,7 @@ pub(crate) struct Visit<'a> {
 
 /// A pass that a limit ended: where it has got to.
 pub(crate) struct Suspended {
-    collection: CollectionName,
-    rule: Rule,
-    guards: Guards,
+    entry: Entry,
     cutoff: DateTime,
     position: Position,
     pass: Box<dyn Pass>,
@@ -142,10 +139,7 @@ impl<'a> Sweeping<'a> {
     /// Goes on where the pass before this ended, unless the rule, a guard or the collection is another one now.
     fn take_up(&mut self) {
         let entry = self.visit.entry;
-        let same = |it: &Suspended| {
-            let same_collection = it.collection == entry.definition.collection;
-            it.rule.same_as(&entry.rule) && it.guards.same_as(&entry.guards) && same_collection
-        };
+        let same = |it: &Suspended| it.entry.deletes_same_as(entry);
         let Some(suspended) = self.visit.suspended.take().filter(same) else { return };
         let Suspended { cutoff, position, pass, moved, oldest_left, .. } = suspended;
         self.cutoff = Some(cutoff);
@@ -281,10 +275,7 @@ impl<'a> Sweeping<'a> {
         }
         match snapshot.find(&entry.definition.collection) {
             Some(Slot::Good(now))
-                if now.id == entry.id
-                    && now.rule.same_as(&entry.rule)
-                    && now.guards.same_as(&entry.guards)
-                    && now.state != IndexState::NeedsRepair =>
+                if now.id == entry.id && now.deletes_same_as(entry) && now.state != IndexState::NeedsRepair =>
             {
                 Ok(None)
             }

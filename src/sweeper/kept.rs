@@ -8,7 +8,7 @@ use std::{
 use mongodb::bson::{DateTime, oid::ObjectId};
 use tokio::time::Instant;
 
-use crate::{entry::Entry, expiry::Rule, guard::Guards, namespace::CollectionName};
+use crate::entry::Entry;
 
 /// So often they are looked at again. In between passes begin behind them.
 const AGAIN: Duration = Duration::from_secs(3600);
@@ -19,9 +19,7 @@ pub(super) struct Kept(HashMap<ObjectId, Row>);
 
 #[derive(Debug)]
 struct Row {
-    rule: Rule,
-    guards: Guards,
-    collection: CollectionName,
+    entry: Entry,
     /// When passes last began at the oldest document.
     since: Instant,
     /// How many were kept since then.
@@ -34,22 +32,12 @@ impl Kept {
     /// The date behind which the next pass begins; none if it begins at the oldest document. A pass that is gone on with is
     /// none that begins.
     pub(super) fn begin(&mut self, entry: &Entry, goes_on: bool, now: Instant) -> Option<DateTime> {
-        let same = |row: &Row| {
-            let same_collection = row.collection == entry.definition.collection;
-            row.rule.same_as(&entry.rule) && row.guards.same_as(&entry.guards) && same_collection
-        };
+        let same = |row: &Row| row.entry.deletes_same_as(entry);
         let fresh = |row: &Row| goes_on || (row.behind.is_some() && now.duration_since(row.since) < AGAIN);
         if let Some(row) = self.0.get(&entry.id).filter(|row| same(row) && fresh(row)) {
             return row.behind;
         }
-        let row = Row {
-            rule: entry.rule.clone(),
-            guards: entry.guards.clone(),
-            collection: entry.definition.collection.clone(),
-            since: now,
-            documents: 0,
-            behind: None,
-        };
+        let row = Row { entry: entry.clone(), since: now, documents: 0, behind: None };
         self.0.insert(entry.id, row);
         None
     }

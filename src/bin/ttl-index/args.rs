@@ -51,6 +51,8 @@ pub(crate) enum Command {
         #[arg(long, value_name = "D", value_parser = time::duration, allow_hyphen_values = true)]
         expire_after: Duration,
     },
+    /// Declare what keeps documents that are due, instead of what was declared before
+    Guard(Guard),
     /// Drop a TTL index
     Drop {
         /// The collection
@@ -128,6 +130,8 @@ pub(crate) struct Create {
     /// Only documents matching this filter expire
     #[arg(long, value_name = "JSON", value_parser = json::document)]
     pub(crate) partial_filter: Option<Document>,
+    #[command(flatten)]
+    pub(crate) keep: KeepWhile,
     /// The name; by default the field and its direction
     #[arg(long)]
     pub(crate) name: Option<String>,
@@ -137,6 +141,27 @@ pub(crate) struct Create {
     /// Change the period if the same index is there with another one
     #[arg(long, requires = "expire_after")]
     pub(crate) or_modify: bool,
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct Guard {
+    /// The collection
+    #[arg(value_name = "COLL")]
+    pub(crate) collection: String,
+    #[command(flatten)]
+    pub(crate) keep: KeepWhile,
+    /// Nothing keeps them
+    #[arg(long, conflicts_with = "keep_while", required_unless_present = "keep_while")]
+    pub(crate) none: bool,
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct KeepWhile {
+    /// Keep a document as long as another collection has one that references it; may be given several times:
+    /// {"collection":"reads","field":"article_id"}, and optionally "date":"readAt","newerThanSeconds":604800 and
+    /// "withoutIndex":true
+    #[arg(long, value_name = "JSON", value_parser = json::document)]
+    pub(crate) keep_while: Vec<Document>,
 }
 
 #[derive(Debug, Group)]

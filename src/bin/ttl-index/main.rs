@@ -67,6 +67,7 @@ async fn run(args: Args) -> anyhow::Result<u8> {
         Command::Create(create) => indexes::create(create, uri, json).await,
         Command::List { collection } => indexes::list(collection, uri, json).await,
         Command::Modify { collection, expire_after } => indexes::modify(&collection, expire_after, uri, json).await,
+        Command::Guard(guard) => indexes::guard(guard, uri, json).await,
         Command::Drop { collection, name } => indexes::drop(&collection, name, uri, json).await,
         Command::Repair { collection } => operations::repair(&collection, uri, json).await,
         Command::Operations { id } => operations::list(id, uri, json).await,

@@ -114,9 +114,7 @@ impl Sweeping<'_> {
         };
         let suspended = match (ended, self.pass, self.cutoff) {
             (Ended::LimitReached, Some(pass), Some(cutoff)) => Some(Suspended {
-                collection: definition.collection.clone(),
-                rule: self.visit.entry.rule.clone(),
-                guards: self.visit.entry.guards.clone(),
+                entry: self.visit.entry.clone(),
                 cutoff,
                 position: self.position,
                 pass,
