@@ -70,7 +70,8 @@ pub use mongodb::bson;
 
 pub use clock::ManualClock;
 pub use doctor::{
-    Candidate, Diagnosis, Doctor, DoctorReport, ExaminedIndex, Example, Expiry, Finding, FindingKind, Harm, Mend, Sample,
+    Candidate, Diagnosis, Doctor, DoctorReport, ExaminedIndex, Example, Expiry, Finding, FindingKind, Harm, Mend,
+    Sample,
 };
 pub use entry::{IndexState, SupportingIndex};
 pub use error::{Code, Error, MissingPrivilege, Refusal, Result};
@@ -89,6 +90,11 @@ pub use store::hooked::{Fault, HookedStore};
 pub use store::{IntoStore, SampledBy, mongo::MongoStore};
 pub use sweep::{Claim, ClaimSweep, Ended, Progress, Sweep, SweepReport};
 pub use sweeper::{Activity, IndexStatus, Sweeper, SweeperHandle, SweeperStatus, Visits};
+
+/// The examples of the manual compile.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/doctor.md")]
+struct DoctorManual;
 
 /// The examples of the README compile.
 #[cfg(doctest)]

@@ -181,8 +181,7 @@ impl Other {
                     Some(ArrayFound { hint: array_hint(self.array.is_some() || holds_array(array), array.is_empty()) });
             }
             Some(value) if self.found.is_none() => self.found = Some((in_words(value), number_in_words(value))),
-            Some(_) => {}
-            None => {}
+            Some(_) | None => {}
         }
     }
 
@@ -302,11 +301,7 @@ mod tests {
                 "\"a.b.c\" is missing; TTL needs a BSON Date; \
                  there is a field whose very name is a part of it, dots included, which a path never sees",
             ),
-            (
-                "a.b",
-                doc! { "a": [] },
-                "\"a.b\" is missing; TTL needs a BSON Date; an array on the way to it is empty",
-            ),
+            ("a.b", doc! { "a": [] }, "\"a.b\" is missing; TTL needs a BSON Date; an array on the way to it is empty"),
             (
                 "a.b",
                 doc! { "a.b": date },

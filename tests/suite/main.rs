@@ -3,6 +3,7 @@
 mod cli;
 mod creators;
 mod differential;
+mod doctor;
 mod ledger;
 mod metrics;
 mod mongod_runs;
