@@ -107,6 +107,11 @@ pub use store::{IntoStore, SampledBy, Touched, mongo::MongoStore};
 pub use sweep::{Claim, ClaimSweep, Ended, Progress, Sweep, SweepReport};
 pub use sweeper::{Activity, IndexStatus, Sweeper, SweeperHandle, SweeperStatus, Visits};
 
+/// The examples of the manual compile.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/doctor.md")]
+struct DoctorManual;
+
 /// The examples of the README compile.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

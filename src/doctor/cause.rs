@@ -3,9 +3,9 @@
 use mongodb::bson::{Bson, DateTime, RawBsonRef, RawDocument};
 
 use super::{
-    elsewhere::look_around,
+    elsewhere::{Elsewhere, fields, look_around},
     finding::FindingKind,
-    mend::{Convert, Mend},
+    mend::{Convert, Mend, Shell},
 };
 use crate::expiry::{Absence, Lookalike, Reason, Rule, Unit, absence, instant, visit};
 
@@ -35,6 +35,9 @@ enum Remedy {
 /// The longest example, in characters.
 const LONGEST: usize = 80;
 
+/// How many fields a document without the right one is shown with.
+const SHOWN_FIELDS: usize = 8;
+
 impl<'a> Cause<'a> {
     pub(super) fn new(kind: FindingKind, found: Found<'a>) -> Self {
         Self { kind, detail: None, found, remedy: Remedy::None }
@@ -60,18 +63,14 @@ impl<'a> Cause<'a> {
                 let mut values = Vec::new();
                 // What could be judged can be walked again.
                 visit(document, path, &mut |value| values.extend(value)).ok()?;
-                let array = values.iter().find_map(|value| value.as_array());
-                match array {
-                    Some(array) => Some(in_array(array, &values)),
-                    None => {
-                        let value = values.into_iter().next()?;
-                        let inside = value.as_document().and_then(|_| look_around(document, path));
-                        Some(
-                            inside
-                                .map_or_else(|| value_cause(value), |it| placed_elsewhere(it.kind, it.path, it.value)),
-                        )
-                    }
+                // The whole comes after its elements.
+                let array = values.iter().rev().find_map(|value| value.as_array());
+                if let Some(array) = array {
+                    return Some(in_array(array, &values));
                 }
+                let value = values.into_iter().next()?;
+                let inside = value.as_document().and_then(|_| look_around(document, path));
+                Some(inside.map_or_else(|| value_cause(value), placed_elsewhere))
             }
         }
     }
@@ -159,13 +158,17 @@ fn missing<'a>(document: &'a RawDocument, path: &[String]) -> Cause<'a> {
         }
         Absence::Unknown => {}
     }
-    match look_around(document, path) {
-        Some(it) => placed_elsewhere(it.kind, it.path, it.value),
-        None => Cause::new(FindingKind::MissingField, Found::Words("there is nothing".to_owned())),
-    }
+    look_around(document, path).map_or_else(
+        || {
+            let names: Vec<&str> = fields(document).map(|(name, _)| name).take(SHOWN_FIELDS).collect();
+            Cause::new(FindingKind::MissingField, Found::Words(format!("has {}", names.join(", "))))
+        },
+        placed_elsewhere,
+    )
 }
 
-fn placed_elsewhere(kind: FindingKind, path: Vec<String>, value: RawBsonRef<'_>) -> Cause<'_> {
+fn placed_elsewhere(it: Elsewhere<'_>) -> Cause<'_> {
+    let Elsewhere { kind, path, value } = it;
     let dotted = path.join(".");
     let remedy = Convert::of(value).map_or(Remedy::None, |convert| Remedy::Elsewhere(path, convert));
     Cause { kind, detail: Some(format!("in {dotted}")), found: Found::At(dotted, value), remedy }
@@ -203,7 +206,7 @@ fn in_words(value: RawBsonRef<'_>) -> String {
         ),
         RawBsonRef::Binary(binary) => format!("{} bytes", binary.bytes.len()),
         value => {
-            let shown = Bson::try_from(value).map_or_else(|error| error.to_string(), |bson| bson.to_string());
+            let shown = Bson::try_from(value).map_or_else(|error| error.to_string(), |bson| Shell(&bson).to_string());
             number(value, shortened(shown))
         }
     }

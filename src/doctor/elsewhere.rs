@@ -28,7 +28,9 @@ type Place<'a> = (Vec<String>, RawBsonRef<'a>);
 fn respelt<'a>(document: &'a RawDocument, path: &[String]) -> Option<Place<'a>> {
     let (first, rest) = path.split_first()?;
     if let Some(there) = get(document, first) {
-        return prefixed(first, respelt(there.as_document()?, rest)?);
+        let (mut path, value) = respelt(there.as_document()?, rest)?;
+        path.insert(0, first.clone());
+        return Some((path, value));
     }
     fields(document).filter(|(name, _)| similar(name, first)).find_map(|(name, value)| {
         if rest.is_empty() {
@@ -55,14 +57,9 @@ fn deeper<'a>(document: &'a RawDocument, path: &[String]) -> Option<Place<'a>> {
 
 fn higher<'a>(document: &'a RawDocument, path: &[String]) -> Option<Place<'a>> {
     let [parents @ .., _, last] = path else { return None };
-    let path = [parents, &[last.clone()]].concat();
+    let path = [parents, std::slice::from_ref(last)].concat();
     let value = at(document, &path)?;
     is_instant(value).then_some((path, value))
-}
-
-fn prefixed<'a>(first: &str, (mut path, value): Place<'a>) -> Option<Place<'a>> {
-    path.insert(0, first.to_owned());
-    Some((path, value))
 }
 
 fn is_instant(value: RawBsonRef<'_>) -> bool {

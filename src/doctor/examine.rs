@@ -109,9 +109,9 @@ impl Examination {
         }
         let mut diagnoses = Vec::new();
         for subject in subjects {
-            let mut diagnosis = self.diagnose(name, subject).await?;
-            diagnosis.notes.extend(notes.clone());
-            diagnoses.push(diagnosis);
+            let mut examined = self.diagnose(name, subject).await?;
+            examined.notes.extend(notes.clone());
+            diagnoses.push(examined);
         }
         Ok(diagnoses)
     }

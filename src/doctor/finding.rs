@@ -119,7 +119,7 @@ kinds! {
     DateShallower "date_shallower" Keeps "the date stands one level higher";
     /// A date whose seconds were milliseconds.
     MillisecondsForSeconds "milliseconds_for_seconds" Keeps
-        "milliseconds since 1970 were taken for seconds, so that the date lies ten thousands of years ahead";
+        "milliseconds since 1970 were taken for seconds, so that the date lies tens of thousands of years ahead";
     /// Due for more than a day.
     Overdue "overdue" Keeps "due for more than 24 hours and still there: nobody sweeps, or it does not keep up";
     /// A period without an end.
@@ -148,13 +148,14 @@ kinds! {
     /// A date further away than a lifetime.
     FarFuture "far_future" Doubt "the date is more than 50 years ahead: as good as never";
     /// The partial filter does not match.
-    PartialFilter "partial_filter" Doubt "there is a date, but the partial filter does not match";
+    PartialFilter "partial_filter" Doubt
+        "there is a date, but the partial filter does not match: right for documents that are to stay";
     /// An array that is empty.
     EmptyArray "empty_array" Doubt "an empty array never expires";
     /// `null`.
-    NullField "null_field" Doubt "null never expires, which is the way to keep a document for good";
+    NullField "null_field" Doubt "null never expires: right for documents that are to stay";
     /// Nothing at the field.
-    MissingField "missing_field" Doubt "a document without the field never expires, which may be meant";
+    MissingField "missing_field" Doubt "a document without the field never expires: right for documents that are to stay";
 }
 
 impl FindingKind {
@@ -220,4 +221,34 @@ pub(super) fn rank(findings: &mut [Finding]) {
             &b.detail,
         ))
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_a_name_of_its_own_and_a_place_in_the_manual() {
+        let manual = include_str!("../../docs/doctor.md");
+        for kind in FindingKind::ALL {
+            assert_eq!(FindingKind::parse(kind.as_str()), Some(*kind));
+            assert_eq!(manual.matches(&format!("| `{kind}` |")).count(), 1, "{kind}");
+        }
+        assert_eq!(FindingKind::parse("no_such_thing"), None);
+    }
+
+    #[test]
+    fn the_worst_comes_first_and_then_what_concerns_most() {
+        let of = |kind: FindingKind, documents| Finding { documents: Some(documents), ..Finding::of_index(kind, "") };
+        let mut findings = vec![
+            of(FindingKind::NullField, 900),
+            of(FindingKind::IsoString, 5),
+            of(FindingKind::EpochSeconds, 7),
+            Finding::of_index(FindingKind::FieldInOtherIndex, ""),
+            of(FindingKind::ImplausiblyOld, 1),
+        ];
+        rank(&mut findings);
+        let kinds: Vec<&str> = findings.iter().map(|finding| finding.kind.as_str()).collect();
+        assert_eq!(kinds, ["implausibly_old", "epoch_seconds", "iso_string", "field_in_other_index", "null_field"]);
+    }
 }

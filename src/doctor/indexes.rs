@@ -60,7 +60,7 @@ fn native_subject(spec: &Spec, period: &Bson, specs: &[Spec]) -> Subject {
     let rule = field.as_deref().and_then(|field| {
         // A fraction is cut off when MongoDB deletes.
         let seconds = period.as_f64().filter(|it| it.is_finite() && *it >= 0.0).map(f64::trunc);
-        let period = parsed.ok().map(|it| it.duration()).or_else(|| Duration::try_from_secs_f64(seconds?).ok())?;
+        let period = parsed.ok().map(ExpireAfter::duration).or_else(|| Duration::try_from_secs_f64(seconds?).ok())?;
         let rule = |filter: Option<Document>| {
             let index = TtlIndex::on(field).expire_after(period);
             Rule::new(&filter.map_or(index.clone(), |filter| index.partial_filter(filter)))
@@ -75,7 +75,7 @@ fn native_subject(spec: &Spec, period: &Bson, specs: &[Spec]) -> Subject {
         findings.push(Finding::of_index(FindingKind::NativeNeverDeletes, key.to_string()));
     }
     notes.extend(rule.as_ref().and_then(|rule| collation_note(rule, spec.collation)));
-    findings.extend(field.iter().flat_map(|field| in_other_indexes(field, specs, &|other| other.name == name)));
+    findings.extend(field.iter().flat_map(|field| in_other_indexes(field, specs)));
     let expire_after = rule.as_ref().and_then(|rule| u64::try_from(rule.period_millis()).ok());
     let expire_after = expire_after.map(Duration::from_millis);
     let index = ExaminedIndex { name, native: true, key, expire_after, partial_filter };
@@ -94,12 +94,13 @@ pub(super) fn ours(entry: &Entry, specs: Option<&[Spec]>, lists_by_date: bool) -
     if let Some(specs) = specs {
         let native = specs.iter().filter(|spec| spec.expire_after.is_some());
         findings.extend(native.map(|spec| Finding::of_index(FindingKind::NativeBesides, &spec.index.name)));
-        let walked = |index: &PhysicalIndex| walkable(definition, index);
-        if !lists_by_date && !specs.iter().any(|spec| walked(&spec.index)) && entry.supporting.is_none() {
+        let walked = specs.iter().any(|spec| walkable(definition, &spec.index));
+        // One that was noted and is gone is drift.
+        if !lists_by_date && !walked && entry.supporting.is_none() {
             let why = if definition.supporting_index { "it was not built" } else { "the TTL index was made so" };
             findings.push(Finding::of_index(FindingKind::NoSupportingIndex, why));
         }
-        findings.extend(in_other_indexes(definition.field.as_str(), specs, &walked));
+        findings.extend(in_other_indexes(definition.field.as_str(), specs));
     }
     let index = ExaminedIndex {
         name: definition.name.clone(),
@@ -132,10 +133,9 @@ fn one_field(key: &Document) -> Option<String> {
     (is_number && !field.contains("$**")).then(|| field.clone())
 }
 
-/// Ordinary indexes that hold the TTL field, apart from those that serve it alone.
-fn in_other_indexes(field: &str, specs: &[Spec], is_its_own: &dyn Fn(&PhysicalIndex) -> bool) -> Vec<Finding> {
-    let holds = |spec: &&Spec| spec.index.key.contains_key(field) && spec.expire_after.is_none();
-    let others = specs.iter().filter(holds).filter(|spec| !is_its_own(&spec.index));
+/// Indexes on several fields, the TTL field among them.
+fn in_other_indexes(field: &str, specs: &[Spec]) -> Vec<Finding> {
+    let others = specs.iter().filter(|spec| spec.index.key.len() > 1 && spec.index.key.contains_key(field));
     others
         .map(|spec| {
             let PhysicalIndex { name, key, .. } = &spec.index;
@@ -144,4 +144,55 @@ fn in_other_indexes(field: &str, specs: &[Spec], is_its_own: &dyn Fn(&PhysicalIn
             Finding::of_index(FindingKind::FieldInOtherIndex, format!("{field} {place} {name}, {key}"))
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use mongodb::bson::doc;
+
+    use super::*;
+
+    fn specs(periods: &[Bson]) -> Vec<Spec> {
+        let spec = |period: &Bson| doc! { "name": "t", "key": { "t": 1 }, "expireAfterSeconds": period };
+        periods.iter().map(|period| Spec::of(&spec(period)).unwrap()).collect()
+    }
+
+    /// As other backends, and other versions of MongoDB, keep them in their catalogue.
+    #[test]
+    fn a_period_that_is_not_understood_alike_everywhere_is_told_and_documents_are_judged_where_that_can_be() {
+        for (period, seconds) in [
+            (Bson::Double(1.5), Some(1)),
+            (Bson::Double(f64::NAN), None),
+            (Bson::Int32(-1), None),
+            (Bson::String("3600".to_owned()), None),
+        ] {
+            let subject = native(&specs(std::slice::from_ref(&period))).remove(0);
+            let kinds: Vec<_> = subject.findings.iter().map(|finding| finding.kind).collect();
+            assert_eq!(kinds, [FindingKind::NativeOddPeriod], "{period}");
+            assert_eq!(subject.rule.map(|rule| rule.period_millis() / 1000), seconds, "{period}");
+        }
+        let subject = native(&specs(&[Bson::Int64(i32::MAX.into())])).remove(0);
+        assert_eq!(subject.findings[0].kind, FindingKind::NeverExpiringPeriod);
+    }
+
+    #[test]
+    fn a_filter_that_is_not_understood_is_noted_and_documents_are_judged_without() {
+        let area = doc! { "place": { "$geoWithin": { "$center": [[0, 0], 1] } } };
+        let spec = doc! {
+            "name": "t", "key": { "t": 1 }, "expireAfterSeconds": 60, "partialFilterExpression": area,
+        };
+        let subject = native(&[Spec::of(&spec).unwrap()]).remove(0);
+        assert!(
+            subject.rule.is_some() && subject.notes[0].contains("without the partial filter"),
+            "{:?}",
+            subject.notes
+        );
+
+        let spec = doc! {
+            "name": "t", "key": { "t": 1 }, "expireAfterSeconds": 60, "partialFilterExpression": { "s": "x" },
+            "collation": { "locale": "de" },
+        };
+        let subject = native(&[Spec::of(&spec).unwrap()]).remove(0);
+        assert!(subject.notes[0].contains("collation"), "{:?}", subject.notes);
+    }
 }

@@ -217,7 +217,7 @@ fn arrays_on(document: &RawDocument, path: &[String]) -> Vec<bool> {
             Some(RawBsonRef::Document(inner)) => Some(inner),
             Some(RawBsonRef::Array(array)) => {
                 *is_array = true;
-                array.into_iter().flatten().find_map(|element| element.as_document())
+                array.into_iter().flatten().find_map(RawBsonRef::as_document)
             }
             _ => None,
         };
@@ -250,7 +250,7 @@ impl fmt::Display for Mend {
 }
 
 /// A value as `mongosh` reads it.
-struct Shell<'a>(&'a Bson);
+pub(super) struct Shell<'a>(pub(super) &'a Bson);
 
 impl fmt::Display for Shell<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -277,7 +277,10 @@ impl fmt::Display for Shell<'_> {
                 f.write_str("]")
             }
             Bson::String(text) => write!(f, "{text:?}"),
-            Bson::DateTime(date) => write!(f, "new Date({})", date.timestamp_millis()),
+            Bson::DateTime(date) => match date.try_to_rfc3339_string() {
+                Ok(text) => write!(f, "ISODate({text:?})"),
+                Err(_) => write!(f, "new Date({})", date.timestamp_millis()),
+            },
             other => write!(f, "{other}"),
         }
     }

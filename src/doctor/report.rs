@@ -145,6 +145,9 @@ impl fmt::Display for ExaminedIndex {
 impl fmt::Display for Sample {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = self.documents;
+        if number == 0 {
+            return f.write_str("no documents");
+        }
         let of = self.total.map(|total| format!(" of about {total}")).unwrap_or_default();
         match self.by {
             SampledBy::All => write!(f, "all {number} documents")?,
@@ -169,7 +172,7 @@ impl fmt::Display for Finding {
             write!(f, ", {detail}")?;
         }
         if let (Some(documents), Some(percent)) = (self.documents, self.percent) {
-            write!(f, ", {documents} documents ({percent} %)")?;
+            write!(f, ", {documents} document{} ({percent} %)", if documents == 1 { "" } else { "s" })?;
         }
         writeln!(f, ": {}", self.kind.meaning())?;
         for example in &self.examples {

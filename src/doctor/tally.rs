@@ -90,6 +90,7 @@ impl<'a> Tally<'a> {
         if let Some(due) = due {
             self.expiry.oldest_due = Some(self.expiry.oldest_due.map_or(due, |oldest| oldest.min(due)));
         }
+        self.zone.dated += 1;
         let id = match document.get("_id") {
             Ok(Some(RawBsonRef::ObjectId(id))) => Some(id),
             _ => None,
@@ -216,5 +217,81 @@ fn keep_if_nearly_all(findings: &mut [Finding]) {
     let together: f64 = findings.iter().filter(|it| keeping(it)).filter_map(|it| it.percent).sum();
     if together >= NEARLY_ALL {
         findings.iter_mut().filter(|it| keeping(it)).for_each(|it| it.harm = Harm::Keeps);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use mongodb::bson::{Document, RawDocumentBuf, doc};
+
+    use super::*;
+    use crate::index::TtlIndex;
+
+    /// 2026-01-01T00:00:00Z.
+    const NOW: DateTime = DateTime::from_millis(1_767_225_600_000);
+
+    fn findings(documents: impl IntoIterator<Item = Document>) -> (Expiry, Vec<Finding>) {
+        let rule = Rule::new(&TtlIndex::on("t").expire_after(Duration::from_secs(3600))).unwrap();
+        let mut tally = Tally::new("c", &rule, NOW);
+        for document in documents {
+            tally.note(&RawDocumentBuf::try_from(&document).unwrap());
+        }
+        tally.findings()
+    }
+
+    fn kinds(millis: i64) -> Vec<FindingKind> {
+        let found = findings([doc! { "t": DateTime::from_millis(millis) }]).1;
+        found.into_iter().map(|finding| finding.kind).collect()
+    }
+
+    #[test]
+    fn odd_dates_are_told_by_their_magnitude_up_to_the_ends_of_time() {
+        use FindingKind::{FarFuture, ImplausiblyOld, MillisecondsForSeconds, Overdue, SecondsForMilliseconds};
+        for (millis, expected) in [
+            (1_700_000_000, &[SecondsForMilliseconds][..]),
+            (0, &[ImplausiblyOld]),
+            (-62_135_596_800_000, &[ImplausiblyOld]),
+            (i64::MIN, &[ImplausiblyOld]),
+            (IMPLAUSIBLY_OLD_MS - 1, &[ImplausiblyOld]),
+            (IMPLAUSIBLY_OLD_MS, &[Overdue]),
+            (NOW.timestamp_millis() - 25 * 3_600_000, &[]),
+            (NOW.timestamp_millis() - 25 * 3_600_000 - 1, &[Overdue]),
+            (NOW.timestamp_millis(), &[]),
+            (NOW.timestamp_millis() + FAR_MS + 1, &[FarFuture]),
+            (253_402_300_799_000, &[FarFuture]),
+            (1_700_000_000_000_000, &[MillisecondsForSeconds]),
+            (i64::MAX, &[FarFuture]),
+        ] {
+            assert_eq!(kinds(millis), expected, "{millis}");
+        }
+    }
+
+    #[test]
+    fn shares_are_of_the_sample_and_what_nearly_all_have_is_not_meant() {
+        let with = |nulls: i32, dates: i32| {
+            let nulls = (0..nulls).map(|_| doc! { "t": Bson::Null });
+            nulls.chain((0..dates).map(|_| doc! { "t": NOW })).collect::<Vec<_>>()
+        };
+        let (expiry, found) = findings(with(19, 2));
+        assert_eq!((expiry.due, expiry.later, expiry.never), (0, 2, 19));
+        assert_eq!((found[0].percent, found[0].harm), (Some(90.5), Harm::Doubt));
+        let (_, found) = findings(with(38, 2));
+        assert_eq!((found[0].percent, found[0].harm), (Some(95.0), Harm::Keeps));
+        assert_eq!(found[0].examples.len(), EXAMPLES);
+    }
+
+    #[test]
+    fn what_is_held_does_not_grow_with_the_details_there_are() {
+        let document = |number: i32| {
+            let name: String = number.to_string().chars().map(|c| char::from(c as u8 - b'0' + b'a')).collect();
+            let mut inner = Document::new();
+            inner.insert(name, doc! { "t": NOW });
+            inner
+        };
+        let (_, found) = findings((0..1_000).map(document));
+        assert!(found.len() <= MOST_GROUPS + 1, "{}", found.len());
+        assert_eq!(found.iter().filter_map(|finding| finding.documents).sum::<u64>(), 1_000);
     }
 }

@@ -32,7 +32,8 @@ const EXPIRY_WORDS: [&str; 9] = ["expir", "until", "ttl", "end", "valid", "due",
 #[derive(Default)]
 pub(super) struct Zone {
     looks: bool,
-    dated: u64,
+    /// Documents with a date, however odd.
+    pub(super) dated: u64,
     /// Within a zone's reach of now.
     ahead: u64,
     /// Further.
@@ -61,7 +62,6 @@ impl Zone {
         if !self.looks {
             return Ahead::No;
         }
-        self.dated += 1;
         if let Some(id) = id {
             self.with_object_id += 1;
             let apart = i128::from(date.timestamp_millis()) - i128::from(id.timestamp().timestamp_millis());
@@ -116,5 +116,71 @@ impl Zone {
                 ((self.ahead + self.beyond) * 2 < self.dated).then_some(FindingKind::FutureDate)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::index::TtlIndex;
+
+    const NOW: i64 = 1_767_225_600_000;
+    const HOUR: i64 = 3_600_000;
+
+    fn zone(field: &str, period: u64, dates: &[(i64, Option<i64>)]) -> Zone {
+        let rule = Rule::new(&TtlIndex::on(field).expire_after(Duration::from_secs(period))).unwrap();
+        let mut zone = Zone::new(&rule);
+        for (date, made) in dates {
+            let id = made.map(|made| {
+                let seconds = u32::try_from((NOW + made) / 1000).unwrap();
+                let mut bytes = [0; 12];
+                bytes[..4].copy_from_slice(&seconds.to_be_bytes());
+                ObjectId::from_bytes(bytes)
+            });
+            zone.dated += 1;
+            zone.note(DateTime::from_millis(NOW + date), id, DateTime::from_millis(NOW));
+        }
+        zone
+    }
+
+    #[test]
+    fn an_offset_that_nearly_all_dates_share_is_told_in_either_direction() {
+        let dates = |offset: i64| [1, 2, 3, 4].map(|days| (offset - days * 24 * HOUR, Some(-days * 24 * HOUR)));
+        for (offset, words) in [
+            (2 * HOUR + 3_000, "4 of 4 dates stand 2:00 hours ahead of"),
+            (-5 * HOUR, "4 of 4 dates stand 5:00 hours behind"),
+            (HOUR * 11 / 2, "5:30 hours ahead of"),
+        ] {
+            let told = zone("createdAt", 3600, &dates(offset)).suspicion().unwrap();
+            assert!(told.contains(words), "{told}");
+        }
+        for (offset, field, period) in [
+            (0, "createdAt", 3600),
+            (5_000, "createdAt", 3600),
+            // Not near to a quarter of an hour; further than any zone; a date of expiry.
+            (HOUR / 10, "createdAt", 3600),
+            (-15 * HOUR, "createdAt", 3600),
+            (2 * HOUR, "createdAt", 0),
+            (2 * HOUR, "expires_at", 3600),
+        ] {
+            assert_eq!(zone(field, period, &dates(offset)).suspicion(), None, "{offset} {field} {period}");
+        }
+        // Dates of last use are anywhere, some of them on the hour.
+        let mut scattered = dates(2 * HOUR).to_vec();
+        scattered.push((-7 * HOUR, Some(-24 * HOUR)));
+        assert_eq!(zone("seen", 3600, &scattered).suspicion(), None);
+    }
+
+    #[test]
+    fn dates_ahead_are_a_zone_only_if_none_is_further_than_zones_reach() {
+        let ahead = zone("createdAt", 3600, &[(2 * HOUR, None), (-HOUR, None), (-HOUR, None)]);
+        assert_eq!(ahead.kind(Ahead::WithinZones), Some(FindingKind::TimeZoneSuspected));
+        let events = zone("at", 3600, &[(2 * HOUR, None), (24 * HOUR, None), (-HOUR, None)]);
+        assert_eq!((events.kind(Ahead::WithinZones), events.kind(Ahead::Beyond)), (None, None));
+        let outlier = zone("at", 3600, &[(24 * HOUR, None), (-HOUR, None), (-HOUR, None)]);
+        assert_eq!(outlier.kind(Ahead::Beyond), Some(FindingKind::FutureDate));
+        assert_eq!(zone("createdAt", 3600, &[(CLOCKS_MS, None)]).suspicion(), None);
     }
 }

@@ -94,7 +94,7 @@ fn whole(value: RawBsonRef<'_>) -> Option<i64> {
 }
 
 fn of_text(text: &str) -> Option<Lookalike> {
-    if text.len() > LONGEST_TEXT {
+    if text.len() > LONGEST_TEXT || !text.is_ascii() {
         return None;
     }
     if is_iso(text.as_bytes()) {

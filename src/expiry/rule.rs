@@ -181,8 +181,7 @@ impl Other {
                     Some(ArrayFound { hint: array_hint(self.array.is_some() || holds_array(array), array.is_empty()) });
             }
             Some(value) if self.found.is_none() => self.found = Some((in_words(value), number_in_words(value))),
-            Some(_) => {}
-            None => {}
+            Some(_) | None => {}
         }
     }
 

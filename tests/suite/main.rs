@@ -4,6 +4,7 @@ mod cli;
 mod creators;
 mod differential;
 mod guard;
+mod doctor;
 mod ledger;
 mod metrics;
 mod mongod_runs;

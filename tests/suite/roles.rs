@@ -1,6 +1,7 @@
 //! The roles that `ttl-index role` prints: enough for everything, and not one privilege too many.
 
 mod bench;
+mod doctor;
 mod duties;
 
 use mongodb::bson::{Document, doc};

@@ -42,7 +42,7 @@ enum Duty {
     Sweep,
     /// Create, modify, drop and repair TTL indexes, pause and resume
     Manage,
-    /// List, explain, status, operations, and read the documents that are explained
+    /// List, explain, doctor, status, operations, and read the documents that are judged
     Look,
 }
 

@@ -35,7 +35,9 @@ pub(super) async fn sample(
         let Some((last, _)) = page.last() else { break };
         after = Some(last.clone());
         left -= page.len();
-        page.iter().for_each(|(_, document)| judge(document));
+        for (_, document) in &page {
+            judge(document);
+        }
     }
     let by = if stride == 1 { SampledBy::All } else { SampledBy::Spread };
     Ok(Sampled { by, total: Some(total), broken_off: None })
