@@ -89,7 +89,13 @@ impl Convert {
             }
             Convert::Times1000 => guard.extend(dates(range(1))),
             Convert::By1000 => guard.extend(dates(range(1_000_000))),
-            Convert::AsIs | Convert::Type(_) | Convert::Flatten => {}
+            // Where there is a date beside the inner arrays it counts, and those within may be meant not to.
+            Convert::Flatten => {
+                let types = doc! { "$map": { "input": value, "in": { "$type": "$$this" } } };
+                guard.push(doc! { "$in": ["array", types.clone()] });
+                guard.push(doc! { "$not": [{ "$in": ["date", types] }] });
+            }
+            Convert::AsIs | Convert::Type(_) => {}
         }
         guard
     }

@@ -150,6 +150,7 @@ impl fmt::Display for Sample {
         }
         let of = self.total.map(|total| format!(" of about {total}")).unwrap_or_default();
         match self.by {
+            SampledBy::All if number == 1 => f.write_str("the only document")?,
             SampledBy::All => write!(f, "all {number} documents")?,
             SampledBy::Random => write!(f, "{number}{of} documents, at random")?,
             SampledBy::Spread => write!(f, "{number}{of} documents, at even distances")?,

@@ -124,9 +124,11 @@ async fn what_is_proposed_puts_a_date_where_it_belongs() {
         ),
     ] {
         let with_id = |document: Document| doc! { "_id": 0 }.into_iter().chain(document).collect::<Document>();
-        let untouched = doc! { "_id": 1, "x": 1 };
-        let found = mended(field, kind, vec![with_id(before), untouched.clone()]).await;
-        assert_eq!(found, [with_id(after), untouched], "{field} {kind}");
+        // The last one has a date that counts.
+        let others = [doc! { "_id": 1, "x": 1 }, doc! { "_id": 2, "ts": [date, [date]] }];
+        let found = mended(field, kind, vec![with_id(before), others[0].clone(), others[1].clone()]).await;
+        assert_eq!(found[1..], others, "{field} {kind}");
+        assert_eq!(found[0], with_id(after), "{field} {kind}");
     }
 }
 
