@@ -106,15 +106,8 @@ pub(crate) enum Command {
         #[arg(value_name = "FILE|-")]
         file: PathBuf,
     },
-    /// Write documents as JSON Lines, in canonical Extended JSON
-    Export {
-        /// The collection
-        #[arg(value_name = "COLL")]
-        collection: String,
-        /// Where to; standard output by default
-        #[arg(short, long, value_name = "FILE")]
-        output: Option<PathBuf>,
-    },
+    /// Write documents as JSON Lines, in canonical Extended JSON, or as CSV
+    Export(Export),
 }
 
 #[derive(Debug, Group)]
@@ -230,6 +223,25 @@ pub(crate) struct Sweep {
     #[arg(long, value_name = "D", value_parser = time::duration, allow_hyphen_values = true,
         conflicts_with_all = ["wait", "cutoff"])]
     pub(crate) if_due: Option<Duration>,
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct Export {
+    /// The collection
+    #[arg(value_name = "COLL")]
+    pub(crate) collection: String,
+    /// Only what is due, by the collection's TTL index and the database's now
+    #[arg(long)]
+    pub(crate) due: bool,
+    /// As CSV, RFC 4180, that no spreadsheet takes for formulas
+    #[arg(long)]
+    pub(crate) csv: bool,
+    /// The columns, as paths: a,b.c; by default those that the documents have, which are read once more to find them
+    #[arg(long, value_name = "F,F…", requires = "csv", value_delimiter = ',')]
+    pub(crate) fields: Option<Vec<String>>,
+    /// Where to; standard output by default. The file is written as FILE.part, and gets its name when it is whole
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 #[derive(Debug, Group)]
