@@ -16,10 +16,13 @@ mod compare;
 mod filter;
 mod partial;
 mod path;
+mod raise;
 mod rule;
 mod verdict;
 
 pub(crate) use filter::Bounds;
+#[allow(unused_imports, reason = "used from here on")]
+pub(crate) use raise::Raised;
 pub(crate) use rule::Dates;
 pub use rule::Rule;
 pub(crate) use verdict::instant;

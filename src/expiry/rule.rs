@@ -133,7 +133,7 @@ impl Rule {
         self.partial.as_ref().is_some_and(PartialFilter::compares_strings)
     }
 
-    fn dates(&self, document: &RawDocument) -> Result<Result<Dates, Reason>, Unreadable> {
+    pub(super) fn dates(&self, document: &RawDocument) -> Result<Result<Dates, Reason>, Unreadable> {
         let mut dates: Option<Dates> = None;
         let mut other = Other::default();
         path::visit(document, self.field.parts(), &mut |value| match value {
