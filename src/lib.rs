@@ -47,6 +47,7 @@
 //! the driver's BSON types for the whole build. `cli`: the program `ttl-index`. `metrics`: [`METRICS`], passed on to the
 //! `metrics` facade. `test-util`: hooks for tests, unstable.
 
+mod archive;
 mod clock;
 mod entry;
 mod error;
@@ -59,6 +60,8 @@ mod number;
 mod operation;
 mod pacing;
 mod registry;
+#[cfg(feature = "archive")]
+mod restore;
 mod store;
 mod sweep;
 mod sweeper;
@@ -66,6 +69,9 @@ mod sweeper;
 /// The driver's BSON, of which every document here is.
 pub use mongodb::bson;
 
+pub use archive::Archive;
+#[cfg(feature = "archive")]
+pub use archive::{CsvColumns, CsvFields, JsonLine};
 pub use clock::ManualClock;
 pub use entry::{IndexState, SupportingIndex};
 pub use error::{Code, Error, MissingPrivilege, Refusal, Result};
@@ -77,6 +83,8 @@ pub use registry::{
     CreateIndex, DropIndex, IndexInfo, IndexRef, ListIndexes, ListOperations, ModifyIndex, Pause, PauseSweeping,
     Repair, TtlRegistry,
 };
+#[cfg(feature = "archive")]
+pub use restore::{Restore, Restored};
 #[cfg(feature = "embedded")]
 pub use store::embedded::{Documents, EmbeddedCollection, EmbeddedStore};
 #[cfg(feature = "test-util")]

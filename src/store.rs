@@ -14,23 +14,17 @@ mod fence;
 pub(crate) mod hooked;
 pub(crate) mod mongo;
 mod position;
+mod wake;
 
 pub(crate) use fence::{Bound, Fence, Statement};
 pub(crate) use position::Position;
+pub(crate) use wake::Wake;
 
-use std::{
-    collections::HashMap,
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicI64, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use mongodb::bson::{Binary, Bson, DateTime, Document, RawDocumentBuf, oid::ObjectId};
-use tokio::{sync::watch, time::Instant};
+use tokio::time::Instant;
 
 use crate::{
     error::{Code, Refusal, Result},
@@ -144,6 +138,20 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Drops an ordinary index; one that is gone already is fine.
     fn drop_index<'a>(&'a self, collection: &'a CollectionName, name: &'a str) -> BoxFuture<'a, Result<()>>;
 
+    /// Inserts those of the documents whose `_id` is not taken yet, so that they last, and says of each what became of it.
+    fn insert_missing<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        documents: Vec<RawDocumentBuf>,
+    ) -> BoxFuture<'a, Result<Vec<Placed>>>;
+
+    /// Those of the documents with these `_id`s that are there.
+    fn fetch<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        ids: Vec<Bson>,
+    ) -> BoxFuture<'a, Result<Vec<RawDocumentBuf>>>;
+
     /// Makes ready for deleting what is due in a collection. Deletes nothing.
     fn open_pass(&self, target: Target) -> BoxFuture<'_, Result<Box<dyn Pass>>>;
 }
@@ -167,6 +175,16 @@ impl Records {
     }
 }
 
+/// What became of a document that was to be inserted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Placed {
+    Inserted,
+    /// One with its `_id` is there.
+    There,
+    /// The database does not take it, and why.
+    Refused(String),
+}
+
 /// Under which condition a record is set.
 #[derive(Clone, Debug)]
 pub(crate) enum Guard {
@@ -174,41 +192,6 @@ pub(crate) enum Guard {
     Missing,
     /// It is there, and these fields have these values.
     Has(Document),
-}
-
-/// Tells a sweeper that there is something to do.
-#[derive(Clone, Debug)]
-pub(crate) struct Wake {
-    bell: watch::Sender<()>,
-    /// Milliseconds of the instant before which an expiry is worth waking for.
-    before: Arc<AtomicI64>,
-}
-
-#[cfg_attr(not(feature = "embedded"), allow(dead_code))] // only a store of our own can ring
-impl Wake {
-    pub(crate) fn new() -> Self {
-        Self { bell: watch::Sender::new(()), before: Arc::new(AtomicI64::new(i64::MIN)) }
-    }
-
-    pub(crate) fn ring(&self) {
-        self.bell.send_replace(());
-    }
-
-    /// Rings if a document expires earlier than anybody expects.
-    pub(crate) fn expires(&self, at: DateTime) {
-        if at.timestamp_millis() < self.before.load(Ordering::SeqCst) {
-            self.ring();
-        }
-    }
-
-    /// Whoever listens looks by itself at this instant; what expires before it is news.
-    pub(crate) fn look_at(&self, at: DateTime) {
-        self.before.store(at.timestamp_millis(), Ordering::SeqCst);
-    }
-
-    pub(crate) fn listen(&self) -> watch::Receiver<()> {
-        self.bell.subscribe()
-    }
 }
 
 /// What a pass deletes.
@@ -232,7 +215,7 @@ pub(crate) struct Target {
 }
 
 /// How much of a document a pass reads.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reading {
     /// What the rule needs.
     #[default]
@@ -270,6 +253,12 @@ pub(crate) trait Pass: Send {
     /// pass reads them exactly; the check and the deletion are one atomic step for each document. Nothing is deleted beyond
     /// the fence.
     fn delete<'a>(&'a mut self, doomed: &'a [Found], until: DateTime) -> BoxFuture<'a, Result<Deletion>>;
+
+    /// Why this document cannot be deleted exactly as it was read, if that can be told without trying.
+    fn unrepeatable(&self, found: &Found) -> Option<String> {
+        let _ = found;
+        None
+    }
 
     /// The earliest date beyond the cutoff, on stores that can tell at no cost.
     fn next_date(&mut self) -> BoxFuture<'_, Result<Option<DateTime>>> {

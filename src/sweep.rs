@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::claim::Tenure;
 use crate::{
+    archive::{Archive, OpenArchive},
     error::{Code, Error, Refusal, Result},
     lease::Patience,
     namespace::CollectionName,
@@ -68,6 +69,7 @@ impl TtlRegistry {
             registry: self.clone(),
             collection: collection.into(),
             options: Options::default(),
+            archive: None,
             tenure: Tenure::Take(Patience::Refuse),
             stop: None,
         }
@@ -80,6 +82,7 @@ pub struct Sweep {
     registry: TtlRegistry,
     collection: String,
     options: Options,
+    archive: Option<Archive>,
     tenure: Tenure,
     stop: Option<BoxFuture<'static, ()>>,
 }
@@ -93,6 +96,8 @@ pub(crate) struct Options {
     pub(crate) rate: Option<f64>,
     pub(crate) cutoff: Option<DateTime>,
     pub(crate) on_batch: Option<Observer>,
+    /// Where documents go before they are deleted.
+    pub(crate) archive: Option<OpenArchive>,
     /// Whether to read the whole collection if the supporting index cannot be walked.
     pub(crate) read_all: bool,
 }
@@ -106,6 +111,7 @@ impl Default for Options {
             rate: None,
             cutoff: None,
             on_batch: None,
+            archive: None,
             read_all: true,
         }
     }
@@ -170,6 +176,12 @@ impl Sweep {
         self
     }
 
+    /// Writes each document to the archive before it is deleted; not by default.
+    pub fn archive(mut self, archive: Archive) -> Self {
+        self.archive = Some(archive);
+        self
+    }
+
     /// Stops the pass between two batches once this future is ready; never by default.
     pub fn stop_when(mut self, signal: impl Future<Output = ()> + Send + 'static) -> Self {
         self.stop = Some(signal.boxed());
@@ -219,7 +231,7 @@ impl IntoFuture for Sweep {
             // A task of its own, stopped by a token: a driver call must not be dropped halfway.
             let stop = CancellationToken::new();
             let _stop_if_dropped = stop.clone().drop_guard();
-            let pass = one_pass(self.registry, collection, self.options, self.tenure, stop.clone());
+            let pass = one_pass(self.registry, collection, (self.options, self.archive), self.tenure, stop.clone());
             let mut pass = tokio::spawn(pass);
             let finished = match self.stop {
                 None => pass.await,
@@ -246,7 +258,7 @@ impl IntoFuture for Sweep {
 async fn one_pass(
     registry: TtlRegistry,
     collection: CollectionName,
-    options: Options,
+    options: (Options, Option<Archive>),
     tenure: Tenure,
     stop: CancellationToken,
 ) -> Result<SweepReport> {
@@ -264,10 +276,14 @@ async fn one_pass(
 async fn pass_under(
     registry: &TtlRegistry,
     collection: &CollectionName,
-    options: Options,
+    (mut options, archive): (Options, Option<Archive>),
     lease: Option<Arc<crate::lease::Lease>>,
     stop: CancellationToken,
 ) -> Result<SweepReport> {
+    // Passes take turns, and with the lease the archive.
+    if let Some(archive) = archive {
+        options.archive = Some(archive.open(&*registry.store, collection).await?);
+    }
     // After the lease was taken: every change that was waited for is in it.
     let snapshot = Snapshot::load(&*registry.store).await?;
     let entry = snapshot.entry(collection)?;

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fs, path::Path, path::PathBuf};
 
 /// Each module, and the modules it may use. Nothing else is allowed, and no arrow points back.
-const ARROWS: [(&str, &[&str]); 15] = [
+const ARROWS: [(&str, &[&str]); 17] = [
     ("error", &[]),
     ("meter", &[]),
     ("namespace", &["error"]),
@@ -13,11 +13,13 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ("expiry", &["error", "index", "number"]),
     ("entry", &["error", "expiry", "index"]),
     ("store", &["clock", "entry", "error", "expiry", "namespace", "number"]),
+    ("archive", &["error", "namespace", "store"]),
     ("lease", &["clock", "error", "store"]),
     ("operation", &["entry", "error", "store"]),
     ("pacing", &[]),
     ("registry", &["entry", "error", "expiry", "index", "lease", "meter", "namespace", "operation", "store"]),
-    ("sweep", &["clock", "entry", "error", "expiry", "lease", "meter", "namespace", "pacing", "registry", "store"]),
+    ("restore", &["archive", "clock", "error", "expiry", "namespace", "registry", "store"]),
+    ("sweep", &["archive", "clock", "entry", "error", "expiry", "lease", "meter", "namespace", "pacing", "registry", "store"]),
     ("sweeper", &["clock", "entry", "error", "lease", "meter", "namespace", "pacing", "registry", "store", "sweep"]),
 ];
 

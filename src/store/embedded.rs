@@ -1,6 +1,7 @@
 //! A small document store of our own, in one file or in memory: TTL indexes without any server.
 
 mod collection;
+mod documents;
 mod keys;
 mod pass;
 mod records;
@@ -12,11 +13,11 @@ pub use collection::{Documents, EmbeddedCollection};
 use std::{collections::HashMap, fmt, fs, path::Path, sync::Arc};
 
 use futures_util::{FutureExt, future::BoxFuture};
-use mongodb::bson::{DateTime, Document, oid::ObjectId};
+use mongodb::bson::{Bson, DateTime, Document, RawDocumentBuf, oid::ObjectId};
 use tokio::time::Instant;
 
 use self::{pass::EmbeddedPass, tables::Tables};
-use super::{Change, Collection, Guard, Kind, Pass, PhysicalIndex, Records, Store, Target, Wake, sealed};
+use super::{Change, Collection, Guard, Kind, Pass, PhysicalIndex, Placed, Records, Store, Target, Wake, sealed};
 use crate::{
     clock::ManualClock,
     entry::Entry,
@@ -234,6 +235,26 @@ impl Store for EmbeddedStore {
 
     fn drop_index<'a>(&'a self, _collection: &'a CollectionName, _name: &'a str) -> BoxFuture<'a, Result<()>> {
         std::future::ready(Ok(())).boxed()
+    }
+
+    fn insert_missing<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        documents: Vec<RawDocumentBuf>,
+    ) -> BoxFuture<'a, Result<Vec<Placed>>> {
+        let name = collection.as_str().to_owned();
+        blocking(&self.tables, move |tables| {
+            tables.write(|writing| documents::insert_missing(writing, &name, &documents))
+        })
+    }
+
+    fn fetch<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        ids: Vec<Bson>,
+    ) -> BoxFuture<'a, Result<Vec<RawDocumentBuf>>> {
+        let name = collection.as_str().to_owned();
+        blocking(&self.tables, move |tables| documents::fetch(tables, &name, &ids))
     }
 
     fn open_pass(&self, target: Target) -> BoxFuture<'_, Result<Box<dyn Pass>>> {

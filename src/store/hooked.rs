@@ -12,8 +12,8 @@ use mongodb::bson::{Bson, DateTime, Document, RawDocumentBuf};
 use tokio::time::Instant;
 
 use super::{
-    Change, Collection, Deletion, DynStore, Found, Guard, IntoStore, Pass, PhysicalIndex, Position, Records, Store,
-    Target, Wake, id_bytes, sealed,
+    Change, Collection, Deletion, DynStore, Found, Guard, IntoStore, Pass, PhysicalIndex, Placed, Position, Records,
+    Store, Target, Wake, id_bytes, sealed,
 };
 use crate::{
     error::{Error, Result},
@@ -159,6 +159,22 @@ impl Store for HookedStore {
         self.inner.drop_index(collection, name)
     }
 
+    fn insert_missing<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        documents: Vec<RawDocumentBuf>,
+    ) -> BoxFuture<'a, Result<Vec<Placed>>> {
+        self.inner.insert_missing(collection, documents)
+    }
+
+    fn fetch<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        ids: Vec<Bson>,
+    ) -> BoxFuture<'a, Result<Vec<RawDocumentBuf>>> {
+        self.inner.fetch(collection, ids)
+    }
+
     fn open_pass(&self, target: Target) -> BoxFuture<'_, Result<Box<dyn Pass>>> {
         async move {
             let inner = self.inner.open_pass(target).await?;
@@ -202,6 +218,10 @@ impl Pass for HookedPass {
             }
         }
         .boxed()
+    }
+
+    fn unrepeatable(&self, found: &Found) -> Option<String> {
+        self.inner.unrepeatable(found)
     }
 
     fn next_date(&mut self) -> BoxFuture<'_, Result<Option<DateTime>>> {

@@ -5,6 +5,7 @@
 
 mod answer;
 mod catalog;
+mod documents;
 mod modify;
 mod pass;
 mod probe;
@@ -16,7 +17,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use futures_util::{FutureExt, future::BoxFuture};
 use mongodb::{
     Database,
-    bson::{Bson, DateTime, Document, doc},
+    bson::{Bson, DateTime, Document, RawDocumentBuf, doc},
     options::{DatabaseOptions, ReadPreference, SelectionCriteria},
 };
 use tokio::sync::OnceCell;
@@ -26,7 +27,7 @@ use self::{
     pass::MongoPass,
     probe::Extensions,
 };
-use super::{Change, Collection, Guard, Pass, PhysicalIndex, Reading, Records, Store, Target, sealed};
+use super::{Change, Collection, Guard, Pass, PhysicalIndex, Placed, Reading, Records, Store, Target, sealed};
 use crate::{
     error::{Code, Error, Refusal, Result},
     namespace::CollectionName,
@@ -224,6 +225,22 @@ impl Store for Mongo {
     fn drop_index<'a>(&'a self, collection: &'a CollectionName, name: &'a str) -> BoxFuture<'a, Result<()>> {
         // The server first waits for whoever is at the collection.
         answered(STATEMENT, catalog::drop_index(&self.database, collection, name))
+    }
+
+    fn insert_missing<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        documents: Vec<RawDocumentBuf>,
+    ) -> BoxFuture<'a, Result<Vec<Placed>>> {
+        answered(STATEMENT, documents::insert_missing(&self.database, collection, documents))
+    }
+
+    fn fetch<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        ids: Vec<Bson>,
+    ) -> BoxFuture<'a, Result<Vec<RawDocumentBuf>>> {
+        answered(STATEMENT, documents::fetch(&self.database, collection, ids))
     }
 
     fn open_pass(&self, target: Target) -> BoxFuture<'_, Result<Box<dyn Pass>>> {

@@ -9,11 +9,12 @@
 //! | `role` | the privileges that a user needs |
 //! | `daemon`, `status` | `run`, and `status`, `pause`, `resume` |
 //! | `signal` | SIGINT and SIGTERM |
-//! | `indexes`, `operations`, `explain`, `sweep`, `transfer` | the commands |
+//! | `indexes`, `operations`, `explain`, `sweep`, `archive`, `transfer` | the commands |
 //! | `listen` | the page of metrics |
 //! | `output` | tables, lines of JSON, progress |
 //! | `failure` | what an error looks like, and which exit code it gives |
 
+mod archive;
 mod args;
 mod daemon;
 mod explain;
@@ -71,6 +72,7 @@ async fn run(args: Args) -> anyhow::Result<u8> {
         Command::Operations { id } => operations::list(id, uri, json).await,
         Command::Explain(explain) => explain::run(explain, uri, json).await,
         Command::Sweep(sweep) => sweep::run(sweep, uri, json).await,
+        Command::Restore(args) => archive::restore(args, uri, json).await,
         Command::Role(args) => role::run(&args, uri, json),
         Command::Run(run) => daemon::run(run, uri).await,
         Command::Status { watch } => status::status(watch, uri, json).await,

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use ttl_index::{Claim, Ended, Error, SweepReport, TtlRegistry};
+use ttl_index::{Archive, Claim, Ended, Error, SweepReport, TtlRegistry};
 
 use super::{
-    args,
+    archive, args,
     failure::{self, DONE, FAILED, LEFT_BEHIND, REFUSED},
     json, output, signal,
     target::Target,
@@ -13,6 +13,7 @@ use super::{
 };
 
 pub(crate) async fn run(args: args::Sweep, uri: Option<&str>, json: bool) -> anyhow::Result<u8> {
+    let archive = archive::named(&args)?;
     let registry = Target::open(uri).await?.registry().await?;
     let collections: Vec<String> = if args.collections.is_empty() {
         registry.list_indexes().await?.into_iter().map(|index| index.collection).collect()
@@ -33,7 +34,7 @@ pub(crate) async fn run(args: args::Sweep, uri: Option<&str>, json: bool) -> any
         Err(error) => return Err(error.into()),
     };
     for collection in &collections {
-        let code = match pass(&registry, &claim, collection, &args, stop.clone()).await {
+        let code = match pass(&registry, &claim, collection, (&args, archive.clone()), stop.clone()).await {
             Ok(report) => {
                 output::line(if json { report_json(&report).to_string() } else { in_words(&report) })?;
                 outcome(&report)
@@ -50,7 +51,7 @@ async fn pass(
     registry: &TtlRegistry,
     claim: &Claim,
     collection: &str,
-    args: &args::Sweep,
+    (args, archive): (&args::Sweep, Option<Archive>),
     stop: CancellationToken,
 ) -> ttl_index::Result<SweepReport> {
     let bar = output::progress(format!("sweeping {collection}"));
@@ -74,6 +75,9 @@ async fn pass(
     }
     if let Some(cutoff) = args.cutoff {
         sweep = sweep.cutoff(cutoff);
+    }
+    if let Some(archive) = archive {
+        sweep = sweep.archive(archive);
     }
     let ended = sweep.await;
     bar.finish_and_clear();

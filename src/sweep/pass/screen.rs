@@ -2,6 +2,7 @@
 
 use super::Sweeping;
 use crate::{
+    archive::OpenArchive,
     error::Result,
     store::{Found, Reading},
 };
@@ -9,7 +10,7 @@ use crate::{
 impl super::Visit<'_> {
     /// How much of each document somebody wants to see before it is deleted.
     pub(super) fn reading(&self) -> Reading {
-        Reading::Needed
+        self.options.archive.as_ref().map_or(Reading::Needed, OpenArchive::reading)
     }
 
     /// Whether anything may keep a document that is due.
