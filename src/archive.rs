@@ -13,6 +13,8 @@ mod columns;
 #[cfg(feature = "archive")]
 mod csv;
 #[cfg(feature = "archive")]
+mod elements;
+#[cfg(feature = "archive")]
 mod file;
 #[cfg(feature = "archive")]
 mod form;
@@ -35,7 +37,7 @@ use std::{path::PathBuf, sync::{Mutex, PoisonError}};
 use mongodb::bson::{Bson, DateTime, RawDocumentBuf};
 
 #[cfg(feature = "archive")]
-use self::{file::ArchiveFile, form::Form, manifest::Header};
+use self::{elements::fields, file::ArchiveFile, form::Form, manifest::Header};
 use crate::{
     error::{Code, Refusal, Result},
     namespace::CollectionName,

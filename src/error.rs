@@ -173,7 +173,7 @@ pub enum Error {
     #[error("it was broken off before it was done")]
     Interrupted,
 
-    /// Data that this library stored could not be understood. Nothing was changed or deleted because of it.
+    /// Data in the database could not be understood. Nothing was changed or deleted because of it.
     #[error("{0}")]
     Unreadable(String),
 }

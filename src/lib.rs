@@ -31,11 +31,13 @@
 //! | `expiry` | when a document expires, and why not: pure, on raw BSON | `index`, `number`, `error` |
 //! | `entry` | a TTL index as the registry stores it | `expiry`, `index` |
 //! | `store` | how documents and the registry are reached: MongoDB, or embedded | `entry`, `expiry`, … |
+//! | `archive` | where documents go before they are deleted: files, another collection; documents as text | `store`, … |
 //! | `lease` | who may sweep, and what it has confirmed | `store` |
 //! | `operation` | what is told of creations and drops, while they run and afterwards | `store`, `entry` |
 //! | `registry` | which TTL indexes there are, and the verbs that change them | `store`, … |
 //! | `pacing` | how fast a sweep may go | |
-//! | `sweep` | one pass | `registry`, `lease`, `store`, `expiry`, `pacing` |
+//! | `restore` | documents put back from an archive | `archive`, `registry`, … |
+//! | `sweep` | one pass | `archive`, `registry`, `lease`, `store`, `expiry`, `pacing` |
 //! | `sweeper` | the background loop: who sweeps, and which index is visited when | `sweep`, `registry`, `lease`, … |
 //!
 //! A module uses none that stands below it, which `tests/architecture.rs` holds. `docs/tour.md` walks through the code.
@@ -44,8 +46,8 @@
 //!
 //! `embedded` (default): [`EmbeddedStore`]. `rustls-tls` (default), `openssl-tls`, `dns-resolver` (default), `bson-2`
 //! (default), `bson-3`: the driver's own, passed through; one TLS and one BSON feature must be on, and `bson-3` changes
-//! the driver's BSON types for the whole build. `cli`: the program `ttl-index`. `metrics`: [`METRICS`], passed on to the
-//! `metrics` facade. `test-util`: hooks for tests, unstable.
+//! the driver's BSON types for the whole build. `archive`: [`Archive`] in files, [`restore`](TtlRegistry::restore),
+//! documents as text. `cli`: the program `ttl-index`. `metrics`: [`METRICS`], passed on to the `metrics` facade. `test-util`: hooks for tests, unstable.
 
 mod archive;
 mod clock;
