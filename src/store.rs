@@ -207,6 +207,8 @@ pub(crate) struct Target {
     pub(crate) index: Option<PhysicalIndex>,
     /// The identity of the collection, where the backend gives one.
     pub(crate) uuid: Option<Binary>,
+    /// Whether strings in it are compared by a collation unless a query says otherwise.
+    pub(crate) collated: bool,
     /// Until when deletes may take effect.
     pub(crate) fence: Fence,
     pub(crate) reading: Reading,

@@ -1,6 +1,9 @@
 //! Documents are in the archive, as they were, before they are deleted.
 
+mod files;
+mod killed;
 mod odd;
+mod restore;
 mod versions;
 
 use std::{collections::HashMap, path::Path};
