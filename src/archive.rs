@@ -26,13 +26,15 @@ mod reading;
 mod text;
 
 #[cfg(feature = "archive")]
-pub use self::{columns::CsvColumns, csv::CsvFields, text::JsonLine};
-#[cfg(feature = "archive")]
 pub(crate) use self::reading::ArchiveReader;
-
-use std::sync::Arc;
 #[cfg(feature = "archive")]
-use std::{path::PathBuf, sync::{Mutex, PoisonError}};
+pub use self::{columns::CsvColumns, csv::CsvFields, text::JsonLine};
+
+#[cfg(feature = "archive")]
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use mongodb::bson::{Bson, DateTime, RawDocumentBuf};
 
@@ -49,8 +51,8 @@ use crate::{
 /// # Guarantees
 ///
 /// A document is deleted only as it was archived, to the last byte: one that was changed in between, if only by a field more,
-/// stays, and is archived again when it is deleted. On MongoDB a change of nothing but a number's type, as of 1 to 1.0, is the
-/// exception: it is not noticed. If archiving fails nothing of the batch is deleted, and the pass fails.
+/// stays, and is archived again when it is deleted. On MongoDB a change of nothing but a number's type, as of 1 to 1.0 or of 0.0
+/// to -0.0, is the exception: it is not noticed. If archiving fails nothing of the batch is deleted, and the pass fails.
 ///
 /// A crash leaves at worst a document in the archive that was not deleted, and is there once more when it is.
 ///
@@ -65,6 +67,24 @@ use crate::{
 /// which is tried out. Where it cannot, archiving is refused unless [`match_date_only`](Self::match_date_only) is set.
 ///
 /// `docs/archive.md` tells of the files.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), ttl_index::Error> {
+/// # use std::time::Duration;
+/// # use ttl_index::{Archive, EmbeddedStore, TtlIndex, TtlRegistry, bson::{DateTime, doc}};
+/// # let store = EmbeddedStore::in_memory()?;
+/// # let ttl = TtlRegistry::open(store.clone()).await?;
+/// # ttl.create_index("sessions", TtlIndex::on("at").expire_after(Duration::ZERO)).await?;
+/// # store.collection("sessions").insert_one(doc! { "at": DateTime::now() }).await?;
+/// // The archive keeps them for another year.
+/// let year = Duration::from_secs(365 * 86_400);
+/// ttl.create_index("sessions_archive", TtlIndex::on("archivedAt").expire_after(year)).await?;
+/// let report = ttl.sweep("sessions").archive(Archive::collection("sessions_archive")).await?;
+/// assert_eq!((report.deleted, store.collection("sessions_archive").count().await?), (1, 1));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Archive {
     place: Place,
@@ -195,7 +215,11 @@ impl OpenArchive {
     /// Notes which of the documents put there last were not deleted.
     pub(crate) async fn not_deleted(&self, ids: Vec<Bson>) -> Result<()> {
         match &self.place {
-            OpenPlace::Collection(_) => Ok(()),
+            // Nobody looks there for what was deleted.
+            OpenPlace::Collection(_) => {
+                drop(ids);
+                Ok(())
+            }
             #[cfg(feature = "archive")]
             OpenPlace::File(file) => {
                 let file = file.clone();

@@ -6,7 +6,7 @@ use futures_util::{FutureExt, future::BoxFuture};
 use mongodb::bson::{Bson, DateTime, RawDocumentBuf};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
-use tracing::warn;
+use tracing::debug;
 
 use crate::{
     archive::{ArchiveReader, blocking},
@@ -101,12 +101,10 @@ impl Restore {
         let collection = CollectionName::parse(self.into.as_deref().unwrap_or(reader.collection()))?;
         let store = &*self.registry.store;
         // What is there must be what the TTL index was made for, if there is one.
-        let rule = match Snapshot::load(store).await?.find(&collection) {
-            Some(_) => Some(self.registry.rule(collection.as_str()).await?),
-            None => {
-                store.inspect(&collection).await?.kind.check(&collection)?;
-                None
-            }
+        let rule = if Snapshot::load(store).await?.find(&collection).is_some() {
+            Some(self.registry.rule(collection.as_str()).await?)
+        } else {
+            None
         };
         let millis = i64::try_from(self.extend.as_millis()).unwrap_or(i64::MAX);
         let until = DateTime::from_millis(store.now().await?.timestamp_millis().saturating_add(millis));
@@ -152,7 +150,8 @@ impl Restored {
                 Placed::There => self.there += 1,
                 Placed::Refused(why) => {
                     self.refused += 1;
-                    warn!(collection = %into, id = id.map(|id| id.to_string()), why, "a document is not restored");
+                    let id = id.map(|id| id.to_string());
+                    debug!(collection = %into, id, why, "a document is not restored");
                     self.refusal.get_or_insert(why);
                 }
             }

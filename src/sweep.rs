@@ -176,7 +176,8 @@ impl Sweep {
         self
     }
 
-    /// Writes each document to the archive before it is deleted; not by default.
+    /// Writes each document to the archive before it is deleted, and deletes it only as it is there; not by default. What keeps
+    /// the archive from being opened is an error of the pass.
     pub fn archive(mut self, archive: Archive) -> Self {
         self.archive = Some(archive);
         self

@@ -19,7 +19,10 @@ const ARROWS: [(&str, &[&str]); 17] = [
     ("pacing", &[]),
     ("registry", &["entry", "error", "expiry", "index", "lease", "meter", "namespace", "operation", "store"]),
     ("restore", &["archive", "clock", "error", "expiry", "namespace", "registry", "store"]),
-    ("sweep", &["archive", "clock", "entry", "error", "expiry", "lease", "meter", "namespace", "pacing", "registry", "store"]),
+    (
+        "sweep",
+        &["archive", "clock", "entry", "error", "expiry", "lease", "meter", "namespace", "pacing", "registry", "store"],
+    ),
     ("sweeper", &["clock", "entry", "error", "lease", "meter", "namespace", "pacing", "registry", "store", "sweep"]),
 ];
 

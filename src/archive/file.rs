@@ -227,3 +227,6 @@ fn sync_directory(path: &Path) -> Result<()> {
 fn sync_directory(_: &Path) -> Result<()> {
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

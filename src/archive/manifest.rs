@@ -188,7 +188,8 @@ fn batch_of(line: &Value) -> Option<Batch> {
 }
 
 fn id_of(value: &Value) -> Result<Vec<u8>, String> {
-    let line = JsonLine::parse(value.to_string()).map_err(|error| format!("has an _id that cannot be read: {error}"))?;
+    let line =
+        JsonLine::parse(value.to_string()).map_err(|error| format!("has an _id that cannot be read: {error}"))?;
     let id = line.get("_id").ok().flatten().and_then(|id| Bson::try_from(id).ok());
     id.map(|id| id_bytes(&id)).ok_or_else(|| "lacks an _id".to_owned())
 }

@@ -43,7 +43,7 @@ impl Sink {
             Sink::Collection => {
                 let mut wrapped = raw_documents(place, "archive").await;
                 wrapped.sort_by_key(|it| (it.get_datetime("archivedAt").unwrap(), it.get_object_id("_id").unwrap()));
-                wrapped.iter().map(|it| it.get_document("document").unwrap().to_raw_document_buf()).collect()
+                wrapped.iter().map(|it| it.get_document("document").unwrap().to_owned()).collect()
             }
         }
     }

@@ -55,17 +55,17 @@ pub(crate) async fn restore(args: args::Restore, uri: Option<&str>, json: bool) 
             "refused": refused,
         }))?;
     } else {
-        let mut words = format!("{inserted} documents were put back into {collection}");
+        let mut parts = vec![format!("{inserted} documents were put back into {collection}")];
         for (count, what) in [
             (there, "were there and are left as they are"),
             (skipped, "had not been deleted, or were older than such a one"),
             (refused, "were not taken"),
         ] {
             if *count > 0 {
-                words += &format!("; {count} {what}");
+                parts.push(format!("{count} {what}"));
             }
         }
-        output::line(words)?;
+        output::line(parts.join("; "))?;
     }
     let Some(refusal) = refusal else { return Ok(DONE) };
     failure::print(&format!("{collection} does not take {refused} of the documents, the first because of: {refusal}"));

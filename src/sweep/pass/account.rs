@@ -15,11 +15,11 @@ use crate::{
 };
 
 /// What became of a batch that was not deleted as a whole.
-pub(super) struct Again {
+struct Again {
     /// Those that are there with the dates they were found with, still due.
     still_due: Vec<Found>,
     /// Those that are there at all.
-    pub(super) there: HashSet<Vec<u8>>,
+    there: HashSet<Vec<u8>>,
 }
 
 impl Again {
@@ -67,8 +67,7 @@ impl Sweeping<'_> {
         self.progress.disputed += stay.len() as u64;
         self.progress.found += doomed.len() as u64;
         let doomed = self.screened(doomed).await?;
-        let (doomed, unarchived) = self.archived(pass, doomed).await?;
-        stay.extend(unarchived);
+        let doomed = self.archived(pass, doomed).await?;
         let Some(until) = doomed.iter().filter_map(|found| found.dates).map(|dates| dates.earliest).max() else {
             return Ok((None, stay));
         };
@@ -82,23 +81,23 @@ impl Sweeping<'_> {
             Deletion::Done(count) | Deletion::Fenced(count) if count <= asked => {
                 self.progress.deleted += count;
                 let again = self.look_again(pass, &doomed, cutoff).await?;
-                self.tell_archive(&doomed, &again).await?;
                 self.tell_delays(gone(&doomed, &again, count));
                 let left = (again.still_due.len() as u64).min(asked - count);
                 self.progress.left += left;
                 self.progress.changed += asked - count - left;
+                self.tell_archive(&doomed, &again.there).await?;
                 stay.extend(again.still_due);
             }
             Deletion::InPart(count, error) if count <= asked => {
                 self.progress.deleted += count;
                 let again = self.look_again(pass, &doomed, cutoff).await?;
-                self.tell_archive(&doomed, &again).await?;
                 self.tell_delays(gone(&doomed, &again, count));
                 let gone = asked.saturating_sub(again.count()).max(count);
                 let left = (again.still_due.len() as u64).min(asked - gone);
                 self.progress.uncertain += gone - count;
                 self.progress.left += left;
                 self.progress.changed += asked - gone - left;
+                self.tell_archive(&doomed, &again.there).await?;
                 // One document that somebody holds is stepped over. A database that gets nothing done is left alone.
                 self.stalled = left == asked && !error.is_lasting();
                 if self.stalled && stalled_before {

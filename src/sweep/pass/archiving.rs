@@ -1,7 +1,9 @@
 //! What a pass writes to its archive between finding and deleting documents, and afterwards.
 
+use std::collections::HashSet;
+
 use mongodb::bson::RawDocumentBuf;
-use tracing::warn;
+use tracing::{debug, warn};
 
 use super::Sweeping;
 use crate::{
@@ -9,20 +11,16 @@ use crate::{
     store::{Found, Pass, Reading, id_bytes},
 };
 
-use super::account::Again;
+const STAYS: &str = "a document that is due cannot be archived, and stays; others of its batch may, too";
 
 impl Sweeping<'_> {
-    /// Those of the documents that are in the archive now, and those that are not, which stay.
+    /// Those of the documents that are in the archive now. The others stay, and are not found again by this pass.
     ///
     /// # Errors
     ///
     /// If it is not certain what is in the archive. All of them stay then.
-    pub(super) async fn archived(
-        &mut self,
-        pass: &mut dyn Pass,
-        doomed: Vec<Found>,
-    ) -> Result<(Vec<Found>, Vec<Found>)> {
-        let Some(archive) = self.visit.options.archive.clone() else { return Ok((doomed, Vec::new())) };
+    pub(super) async fn archived(&mut self, pass: &mut dyn Pass, doomed: Vec<Found>) -> Result<Vec<Found>> {
+        let Some(archive) = self.visit.options.archive.clone() else { return Ok(doomed) };
         let mut unfit: Vec<Option<String>> = vec![None; doomed.len()];
         if archive.reading() == Reading::Exact {
             unfit = doomed.iter().map(|found| pass.unrepeatable(found)).collect();
@@ -37,30 +35,32 @@ impl Sweeping<'_> {
         } else {
             archive.put(self.visit.store, documents, self.now()).await
         };
-        let unwritten = written.inspect_err(|_| self.progress.left += doomed.len() as u64)?;
-        for (at, why) in unwritten {
+        for (at, why) in written.inspect_err(|_| self.progress.left += doomed.len() as u64)? {
             unfit[candidates[at]] = Some(why);
         }
-        let (mut archived, mut stay) = (Vec::new(), Vec::new());
+        let (mut archived, mut told) = (Vec::new(), false);
         for (found, why) in doomed.into_iter().zip(unfit) {
-            match why {
-                None => archived.push(found),
-                Some(why) => {
-                    let collection = &self.visit.entry.definition.collection;
-                    warn!(%collection, id = %found.id, why, "a document that is due cannot be archived, and stays");
-                    self.note_left(&found);
-                    stay.push(found);
-                }
+            let Some(why) = why else {
+                archived.push(found);
+                continue;
+            };
+            self.progress.left += 1;
+            self.note_left(&found);
+            let (collection, id) = (&self.visit.entry.definition.collection, &found.id);
+            // There may be many, for the same reason.
+            if std::mem::replace(&mut told, true) {
+                debug!(%collection, %id, why, "{STAYS}");
+            } else {
+                warn!(%collection, %id, why, "{STAYS}");
             }
         }
-        self.progress.left += stay.len() as u64;
-        Ok((archived, stay))
+        Ok(archived)
     }
 
-    /// Has the archive say which of the documents in it were not deleted after all.
-    pub(super) async fn tell_archive(&mut self, doomed: &[Found], again: &Again) -> Result<()> {
+    /// Has the archive say which of the documents in it are there, after all or again.
+    pub(super) async fn tell_archive(&mut self, doomed: &[Found], there: &HashSet<Vec<u8>>) -> Result<()> {
         let Some(archive) = self.visit.options.archive.clone() else { return Ok(()) };
-        let there = doomed.iter().filter(|found| again.there.contains(&id_bytes(&found.id)));
+        let there = doomed.iter().filter(|found| there.contains(&id_bytes(&found.id)));
         let ids: Vec<_> = there.map(|found| found.id.clone()).collect();
         if ids.is_empty() { Ok(()) } else { archive.not_deleted(ids).await }
     }

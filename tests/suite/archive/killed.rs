@@ -1,6 +1,6 @@
 //! `ttl-index sweep --archive` killed at any instant, again and again, while documents are written to.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, hash_map::Entry};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,32 +23,36 @@ fn version(id: i64, number: u64, dice: &mut Dice) -> RawDocumentBuf {
     for field in 0..dice.below(4) {
         document.insert(format!("f{field}"), "x".repeat(dice.below(50).try_into().unwrap()));
     }
-    if dice.below(10) == 0 {
+    if dice.below(40) == 0 {
         document.insert("t", LATER);
     }
     RawDocumentBuf::try_from(&document).unwrap()
 }
 
-/// Inserts and replaces documents until it is told to stop.
+/// Inserts documents, and replaces those that are about to be swept, until it is told to stop.
 async fn write(documents: Collection<RawDocumentBuf>, seed: u64, stop: Arc<AtomicBool>, last: Arc<Mutex<Versions>>) {
-    let mut dice = Dice::new(seed);
-    let mut next = 0;
+    let (mut dice, mut due, mut next) = (Dice::new(seed), BTreeSet::new(), 0);
     for number in 0.. {
         if stop.load(Ordering::SeqCst) {
             return;
         }
-        // About as many as are deleted meanwhile; not ever more.
-        if last.lock().unwrap().len() < 100 || documents.estimated_document_count().await.unwrap() < 600 {
+        if due.len() < 300 {
             let new: Vec<_> = (next..next + 50).map(|id| version(id, number, &mut dice)).collect();
+            due.extend(next..next + 50);
             next += 50;
             documents.insert_many(&new).await.unwrap();
             last.lock().unwrap().extend(by_id(new));
         }
-        let chosen = next - 1 - i64::try_from(dice.below(next.min(700).try_into().unwrap())).unwrap();
+        let chosen = *due.iter().nth(dice.below(14).try_into().unwrap()).unwrap();
         let new = version(chosen, number, &mut dice);
-        if documents.replace_one(doc! { "_id": chosen }, &new).await.unwrap().matched_count == 1 {
-            last.lock().unwrap().insert(chosen.to_string(), new);
+        if documents.replace_one(doc! { "_id": chosen }, &new).await.unwrap().matched_count == 0 {
+            due.remove(&chosen);
+            continue;
         }
+        if new.get_datetime("t").unwrap() == LATER {
+            due.remove(&chosen);
+        }
+        last.lock().unwrap().insert(chosen.to_string(), new);
     }
 }
 
@@ -95,7 +99,14 @@ async fn assert_nothing_lost(place: &Place, file: &Path, last: &Versions, what: 
 }
 
 /// Restores, killed the first time; then everything is there again, and is not swept.
-async fn assert_restored(place: &Place, program: &Program, file: &Path, last: &Versions, deleted: u64, dice: &mut Dice) {
+async fn assert_restored(
+    place: &Place,
+    program: &Program,
+    file: &Path,
+    last: &Versions,
+    deleted: u64,
+    dice: &mut Dice,
+) {
     let survivors = by_id(raw_documents(place, "c").await);
     let mut command = program.command(&["restore", file.to_str().unwrap()]);
     let mut killed = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -105,7 +116,8 @@ async fn assert_restored(place: &Place, program: &Program, file: &Path, last: &V
     let already = place.count("c").await - survivors.len() as u64;
     let restored = &program.json(&["restore", file.to_str().unwrap()])[0];
     println!("{already} of {deleted} were restored when the first restore was killed: {restored}");
-    assert_eq!((&restored["inserted"], &restored["refused"]), (&json!(deleted - already), &json!(0)), "{restored}");
+    // The server may have been at the last page of the first still.
+    assert!(restored["inserted"].as_u64().unwrap() <= deleted - already && restored["refused"] == 0, "{restored}");
     let there = by_id(raw_documents(place, "c").await);
     assert_eq!(there.len(), last.len());
     for (id, expected) in last {
@@ -192,9 +204,9 @@ async fn killed_at_any_instant_it_loses_nothing_on_the_embedded_store() {
             let name = chosen.to_string();
             if opened.collection("c").replace_one(chosen, document.clone()).await.unwrap() {
                 last.insert(name, new);
-            } else if !last.contains_key(&name) {
+            } else if let Entry::Vacant(never) = last.entry(name) {
                 opened.collection("c").insert_one(document).await.unwrap();
-                last.insert(name, new);
+                never.insert(new);
             }
         }
         drop(opened);

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use mongodb::bson::{
-    Binary, Bson, DateTime, DbPointer, Document, JavaScriptCodeWithScope, RawDocumentBuf, Regex, Timestamp, doc,
-    oid::ObjectId, spec::BinarySubtype,
+    Binary, Bson, DateTime, Document, JavaScriptCodeWithScope, RawDocumentBuf, Timestamp, doc, oid::ObjectId,
+    spec::BinarySubtype,
 };
 use ttl_index::{Ended, MongoStore, TtlIndex, TtlRegistry};
 
@@ -48,7 +48,7 @@ fn values() -> Vec<Bson> {
         Bson::DateTime(DateTime::MAX),
         Bson::Null,
         Bson::Undefined,
-        Bson::RegularExpression(Regex { pattern: "a/b\\/".into(), options: "ims".into() }),
+        serde_json::json!({ "$regularExpression": { "pattern": "a/b\\/", "options": "ims" } }).try_into().unwrap(),
         Bson::JavaScriptCode("function() { return \"$x\"; }".to_owned()),
         Bson::JavaScriptCodeWithScope(JavaScriptCodeWithScope { code: "x".to_owned(), scope }),
         Bson::Symbol("symbol".to_owned()),
@@ -73,11 +73,12 @@ fn bson_of(elements: &[&[u8]]) -> Vec<u8> {
 
 #[tokio::test]
 async fn documents_with_values_of_every_type_are_archived_to_the_byte_and_deleted() {
-    let skipped = |place: &Place, value: &Bson| {
-        let unusable = [Bson::Array(vec![]).element_type(), Bson::Undefined.element_type()];
-        matches!(place, Place::Embedded(_)) && unusable.contains(&value.element_type())
-            || matches!(value, Bson::Array(_) | Bson::RegularExpression(_) | Bson::Undefined)
-            || matches!(value, Bson::Document(it) if it.contains_key("$set"))
+    // MongoDB takes the others for no `_id`, and numbers that are equal for the same.
+    let is_id = |value: &Bson| match value {
+        Bson::Array(_) | Bson::RegularExpression(_) | Bson::Undefined => false,
+        Bson::Document(it) => !it.contains_key("$set"),
+        Bson::Decimal128(number) => number.to_string() == "1E+6000",
+        _ => true,
     };
     for sink in Sink::ALL {
         for place in Place::all().await {
@@ -90,10 +91,7 @@ async fn documents_with_values_of_every_type_are_archived_to_the_byte_and_delete
                 .zip(1000..)
                 .map(|(value, id)| doc! { "_id": id, "v": value.clone(), "list": [1, value], "t": [LATER, OLD] })
                 .collect();
-            let ids = values().into_iter().filter(|value| !skipped(&place, value));
-            // The same numbers, the same to an index on `_id`.
-            let alike = [Bson::Decimal128("1.00".parse().unwrap()), Bson::Decimal128("NaN".parse().unwrap())];
-            documents.extend(ids.filter(|id| !alike.contains(id)).map(|id| doc! { "_id": id, "t": OLD }));
+            documents.extend(values().into_iter().filter(is_id).map(|id| doc! { "_id": id, "t": OLD }));
             let count = documents.len() as u64;
             place.insert("c", documents).await;
             let before = raw_documents(&place, "c").await;
@@ -102,7 +100,8 @@ async fn documents_with_values_of_every_type_are_archived_to_the_byte_and_delete
             assert_eq!((report.deleted, report.left), (count, 0), "{sink:?}: {report:?}");
             assert_eq!((report.changed, report.ended), (0, Ended::Drained), "{sink:?}: {report:?}");
             let archived = sink.documents(&place, directory.path()).await;
-            let bytes = |all: Vec<RawDocumentBuf>| all.into_iter().map(RawDocumentBuf::into_bytes).collect::<HashSet<_>>();
+            let bytes =
+                |all: Vec<RawDocumentBuf>| all.into_iter().map(RawDocumentBuf::into_bytes).collect::<HashSet<_>>();
             assert_eq!((archived.len(), bytes(archived)), (before.len(), bytes(before)), "{sink:?}");
         }
     }
@@ -141,7 +140,11 @@ async fn what_can_neither_be_archived_nor_repeated_stays_and_the_others_go() {
         let mut left: Vec<String> = raw_documents(&place, "c").await.iter().map(id).collect();
         left.sort();
         // A collection takes what no line can hold, and not what is too large or too deep inside of another document.
-        let expected = if sink == Sink::Collection { vec!["1", "2", "3", "4", "8"] } else { vec!["1", "2", "3", "4", "5", "6", "7"] };
+        let expected = if sink == Sink::Collection {
+            vec!["1", "2", "3", "4", "8"]
+        } else {
+            vec!["1", "2", "3", "4", "5", "6", "7"]
+        };
         assert_eq!(left, expected, "{sink:?}: {report:?}");
         let deleted = 58 - expected.len() as u64;
         assert_eq!((report.deleted, report.left), (deleted, expected.len() as u64), "{sink:?}: {report:?}");
@@ -190,13 +193,14 @@ async fn strings_as_ids_under_a_collation_are_deleted_exactly_and_not_by_reading
     let documents = (0..10_000).map(|id| doc! { "_id": format!("id {id}"), "t": [OLD, LATER], "word": "a" });
     it.db.collection("c").insert_many(documents).await.unwrap();
     it.db.run_command(doc! { "profile": 2 }).await.unwrap();
-    let report = ttl.sweep("c").max_batches(2).archive(Sink::Gzip.archive(directory.path())).await.unwrap();
+    let sweeping = ttl.sweep("c").batch_size(300).max_batches(1);
+    let report = sweeping.archive(Sink::Gzip.archive(directory.path())).await.unwrap();
     it.db.run_command(doc! { "profile": 0 }).await.unwrap();
-    assert_eq!((report.deleted, report.ended), (1_000, Ended::LimitReached), "{report:?}");
+    assert_eq!((report.deleted, report.ended), (300, Ended::LimitReached), "{report:?}");
     // One after the other they are found among those of the same date that are still there.
     let removals = doc! { "op": "remove", "ns": format!("{}.c", it.db.name()) };
     let profile = it.db.collection::<Document>("system.profile");
     let costly = profile.count_documents(doc! { "$and": [removals.clone(), { "docsExamined": { "$gt": 1_000 } }] });
     assert_eq!(costly.await.unwrap(), 0);
-    assert_eq!(profile.count_documents(removals).await.unwrap(), 1_000);
+    assert_eq!(profile.count_documents(removals).await.unwrap(), 300);
 }
