@@ -29,6 +29,7 @@ pub(crate) use compare::type_order;
 pub(crate) use filter::Bounds;
 pub(crate) use lookalike::{Lookalike, PLAUSIBLE_SECONDS, Unit};
 pub(crate) use path::visit;
+#[allow(unused_imports, reason = "used from here on")]
 pub(crate) use raise::Raised;
 pub(crate) use rule::Dates;
 pub use rule::Rule;

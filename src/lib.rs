@@ -33,12 +33,13 @@
 //! | `guard` | what keeps a document that is due: references, a hook | `expiry`, `index`, … |
 //! | `entry` | a TTL index as the registry stores it | `guard`, `expiry`, `index` |
 //! | `store` | how documents and the registry are reached: MongoDB, or embedded | `entry`, `expiry`, … |
-//! | `archive` | documents as text: Extended JSON that reads back, CSV | `error` |
+//! | `archive` | where documents go before they are deleted: files, another collection; documents as text | `store`, … |
 //! | `lease` | who may sweep, and what it has confirmed | `store` |
 //! | `operation` | what is told of creations and drops, while they run and afterwards | `store`, `entry` |
 //! | `registry` | which TTL indexes there are, and the verbs that change them | `store`, … |
 //! | `pacing` | how fast a sweep may go | |
-//! | `sweep` | one pass | `registry`, `lease`, `store`, `expiry`, `pacing` |
+//! | `restore` | documents put back from an archive | `archive`, `registry`, … |
+//! | `sweep` | one pass | `archive`, `registry`, `lease`, `store`, `expiry`, `pacing` |
 //! | `prune` | passes without cron: once in an interval, by one of many processes | `sweep`, `registry`, `interval`, … |
 //! | `sweeper` | the background loop: who sweeps, and which index is visited when | `sweep`, `registry`, `lease`, … |
 //! | `doctor` | what is wrong with a collection's documents and indexes, by reads alone | `sweeper`, `registry`, `expiry`, … |
@@ -49,11 +50,10 @@
 //!
 //! `embedded` (default): [`EmbeddedStore`]. `rustls-tls` (default), `openssl-tls`, `dns-resolver` (default), `bson-2`
 //! (default), `bson-3`: the driver's own, passed through; one TLS and one BSON feature must be on, and `bson-3` changes
-//! the driver's BSON types for the whole build. `archive`: documents as text. `cli`: the program `ttl-index`. `metrics`:
-//! [`METRICS`], passed on to the `metrics` facade. `tower`: `PruneLayer`, for services of axum and tower. `test-util`: hooks
-//! for tests, unstable.
+//! the driver's BSON types for the whole build. `archive`: [`Archive`] in files, [`restore`](TtlRegistry::restore),
+//! documents as text. `cli`: the program `ttl-index`. `metrics`: [`METRICS`], passed on to the `metrics` facade. `tower`:
+//! `PruneLayer`, for services of axum and tower. `test-util`: hooks for tests, unstable.
 
-#[cfg(feature = "archive")]
 mod archive;
 mod clock;
 mod doctor;
@@ -71,6 +71,8 @@ mod operation;
 mod pacing;
 mod prune;
 mod registry;
+#[cfg(feature = "archive")]
+mod restore;
 mod store;
 mod sweep;
 mod sweeper;
@@ -78,6 +80,7 @@ mod sweeper;
 /// The driver's BSON, of which every document here is.
 pub use mongodb::bson;
 
+pub use archive::Archive;
 #[cfg(feature = "archive")]
 pub use archive::{CsvColumns, CsvFields, JsonLine};
 pub use clock::ManualClock;
@@ -99,6 +102,8 @@ pub use registry::{
     CreateIndex, DropIndex, IndexInfo, IndexRef, ListIndexes, ListOperations, ModifyIndex, Pause, PauseSweeping,
     Repair, SetGuards, Touch, TtlRegistry,
 };
+#[cfg(feature = "archive")]
+pub use restore::{Restore, Restored};
 #[cfg(feature = "embedded")]
 pub use store::embedded::{Documents, EmbeddedCollection, EmbeddedStore};
 #[cfg(feature = "test-util")]

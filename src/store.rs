@@ -186,6 +186,20 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         until: DateTime,
     ) -> BoxFuture<'a, Result<Touched>>;
 
+    /// Inserts those of the documents whose `_id` is not taken yet, so that they last, and says of each what became of it.
+    fn insert_missing<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        documents: Vec<RawDocumentBuf>,
+    ) -> BoxFuture<'a, Result<Vec<Placed>>>;
+
+    /// Those of the documents with these `_id`s that are there.
+    fn fetch<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        ids: Vec<Bson>,
+    ) -> BoxFuture<'a, Result<Vec<RawDocumentBuf>>>;
+
     /// Makes ready for deleting what is due in a collection. Deletes nothing.
     fn open_pass(&self, target: Target) -> BoxFuture<'_, Result<Box<dyn Pass>>>;
 }
@@ -228,6 +242,16 @@ impl Records {
     }
 }
 
+/// What became of a document that was to be inserted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Placed {
+    Inserted,
+    /// One with its `_id` is there.
+    There,
+    /// The database does not take it, and why.
+    Refused(String),
+}
+
 /// Under which condition a record is set.
 #[derive(Clone, Debug)]
 pub(crate) enum Guard {
@@ -252,6 +276,8 @@ pub(crate) struct Target {
     pub(crate) index: Option<PhysicalIndex>,
     /// The identity of the collection, where the backend gives one.
     pub(crate) uuid: Option<Binary>,
+    /// Whether strings in it are compared by a collation unless a query says otherwise.
+    pub(crate) collated: bool,
     /// Until when deletes may take effect.
     pub(crate) fence: Fence,
     pub(crate) reading: Reading,
@@ -260,7 +286,7 @@ pub(crate) struct Target {
 }
 
 /// How much of a document a pass reads.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reading {
     /// What the rule needs.
     #[default]
@@ -298,6 +324,12 @@ pub(crate) trait Pass: Send {
     /// pass reads them exactly; the check and the deletion are one atomic step for each document. Nothing is deleted beyond
     /// the fence.
     fn delete<'a>(&'a mut self, doomed: &'a [Found], until: DateTime) -> BoxFuture<'a, Result<Deletion>>;
+
+    /// Why this document cannot be deleted exactly as it was read, if that can be told without trying.
+    fn unrepeatable(&self, found: &Found) -> Option<String> {
+        let _ = found;
+        None
+    }
 
     /// The earliest date beyond the cutoff, on stores that can tell at no cost.
     fn next_date(&mut self) -> BoxFuture<'_, Result<Option<DateTime>>> {

@@ -15,7 +15,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("guard", &["error", "expiry", "index", "namespace", "number"]),
     ("entry", &["error", "expiry", "guard", "index"]),
     ("store", &["clock", "entry", "error", "expiry", "guard", "namespace", "number"]),
-    ("archive", &["error"]),
+    ("archive", &["error", "namespace", "store"]),
     ("lease", &["clock", "error", "store"]),
     ("operation", &["entry", "error", "store"]),
     ("pacing", &[]),
@@ -35,9 +35,10 @@ const ARROWS: &[(&str, &[&str])] = &[
             "store",
         ],
     ),
+    ("restore", &["archive", "clock", "error", "expiry", "namespace", "registry", "store"]),
     (
         "sweep",
-        &["clock", "entry", "error", "expiry", "guard", "lease", "meter", "namespace", "pacing", "registry", "store"],
+        &["archive", "clock", "entry", "error", "expiry", "guard", "lease", "meter", "namespace", "pacing", "registry", "store"],
     ),
     ("prune", &["error", "index", "interval", "lease", "namespace", "registry", "store", "sweep"]),
     (

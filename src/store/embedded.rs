@@ -2,6 +2,7 @@
 
 mod collection;
 mod guard;
+mod documents;
 mod keys;
 mod pass;
 mod records;
@@ -14,12 +15,13 @@ pub use collection::{Documents, EmbeddedCollection};
 use std::{collections::HashMap, fmt, fs, path::Path, sync::Arc};
 
 use futures_util::{FutureExt, future::BoxFuture};
-use mongodb::bson::{Bson, DateTime, Document, oid::ObjectId};
+use mongodb::bson::{Bson, DateTime, Document, RawDocumentBuf, oid::ObjectId};
 use tokio::time::Instant;
 
 use self::{pass::EmbeddedPass, tables::Tables};
 use super::{
-    Change, Collection, Guard, Judge, Kind, Pass, PhysicalIndex, Records, Sampled, Store, Target, Touched, Wake, sealed,
+    Change, Collection, Guard, Judge, Kind, Pass, PhysicalIndex, Placed, Records, Sampled, Store, Target, Touched, Wake,
+    sealed,
 };
 use crate::{
     clock::ManualClock,
@@ -280,6 +282,26 @@ impl Store for EmbeddedStore {
     ) -> BoxFuture<'a, Result<Touched>> {
         let (name, rule) = (collection.as_str().to_owned(), rule.clone());
         blocking(&self.tables, move |tables| tables.write(|writing| guard::touch(writing, &name, &rule, ids, until)))
+    }
+
+    fn insert_missing<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        documents: Vec<RawDocumentBuf>,
+    ) -> BoxFuture<'a, Result<Vec<Placed>>> {
+        let name = collection.as_str().to_owned();
+        blocking(&self.tables, move |tables| {
+            tables.write(|writing| documents::insert_missing(writing, &name, &documents))
+        })
+    }
+
+    fn fetch<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        ids: Vec<Bson>,
+    ) -> BoxFuture<'a, Result<Vec<RawDocumentBuf>>> {
+        let name = collection.as_str().to_owned();
+        blocking(&self.tables, move |tables| documents::fetch(tables, &name, &ids))
     }
 
     fn open_pass(&self, target: Target) -> BoxFuture<'_, Result<Box<dyn Pass>>> {

@@ -12,8 +12,7 @@ use mongodb::bson::{Bson, DateTime, Document, RawDocumentBuf};
 use tokio::time::Instant;
 
 use super::{
-    Change, Collection, Deletion, DynStore, Found, Guard, IntoStore, Judge, Pass, PhysicalIndex, Position, Records,
-    Sampled, Store, Target, Touched, Wake, id_bytes, sealed,
+    Change, Collection, Deletion, DynStore, Found, Guard, IntoStore, Judge, Pass, PhysicalIndex, Position, Records, Sampled, Store, Target, Touched, Wake, id_bytes, sealed, Placed,
 };
 use crate::{
     error::{Error, Result},
@@ -217,6 +216,22 @@ impl Store for HookedStore {
         self.inner.touch(collection, rule, ids, until)
     }
 
+    fn insert_missing<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        documents: Vec<RawDocumentBuf>,
+    ) -> BoxFuture<'a, Result<Vec<Placed>>> {
+        self.inner.insert_missing(collection, documents)
+    }
+
+    fn fetch<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        ids: Vec<Bson>,
+    ) -> BoxFuture<'a, Result<Vec<RawDocumentBuf>>> {
+        self.inner.fetch(collection, ids)
+    }
+
     fn open_pass(&self, target: Target) -> BoxFuture<'_, Result<Box<dyn Pass>>> {
         async move {
             let inner = self.inner.open_pass(target).await?;
@@ -260,6 +275,10 @@ impl Pass for HookedPass {
             }
         }
         .boxed()
+    }
+
+    fn unrepeatable(&self, found: &Found) -> Option<String> {
+        self.inner.unrepeatable(found)
     }
 
     fn next_date(&mut self) -> BoxFuture<'_, Result<Option<DateTime>>> {

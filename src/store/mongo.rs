@@ -6,6 +6,7 @@
 mod answer;
 mod catalog;
 mod guard;
+mod documents;
 mod modify;
 mod pass;
 mod probe;
@@ -19,7 +20,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use futures_util::{FutureExt, future::BoxFuture};
 use mongodb::{
     Database,
-    bson::{Bson, DateTime, Document, doc},
+    bson::{Bson, DateTime, Document, RawDocumentBuf, doc},
     options::{DatabaseOptions, ReadPreference, SelectionCriteria},
 };
 use tokio::sync::OnceCell;
@@ -29,9 +30,7 @@ use self::{
     pass::MongoPass,
     probe::Extensions,
 };
-use super::{
-    Change, Collection, Guard, Judge, Pass, PhysicalIndex, Reading, Records, Sampled, Store, Target, Touched, sealed,
-};
+use super::{Change, Collection, Guard, Judge, Pass, PhysicalIndex, Reading, Records, Sampled, Store, Target, Touched, sealed, Placed};
 use crate::{
     error::{Code, Error, Refusal, Result},
     expiry::Rule,
@@ -269,6 +268,22 @@ impl Store for Mongo {
         until: DateTime,
     ) -> BoxFuture<'a, Result<Touched>> {
         touch::touch(&self.database, collection, rule, ids, until).boxed()
+    }
+
+    fn insert_missing<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        documents: Vec<RawDocumentBuf>,
+    ) -> BoxFuture<'a, Result<Vec<Placed>>> {
+        answered(STATEMENT, documents::insert_missing(&self.database, collection, documents))
+    }
+
+    fn fetch<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        ids: Vec<Bson>,
+    ) -> BoxFuture<'a, Result<Vec<RawDocumentBuf>>> {
+        answered(STATEMENT, documents::fetch(&self.database, collection, ids))
     }
 
     fn open_pass(&self, target: Target) -> BoxFuture<'_, Result<Box<dyn Pass>>> {

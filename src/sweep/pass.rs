@@ -1,6 +1,7 @@
 //! The loop over batches: permit, find, judge, delete, account.
 
 mod account;
+mod archiving;
 mod closing;
 mod screen;
 mod target;
@@ -105,6 +106,8 @@ struct Sweeping<'a> {
     /// Documents that are still due, but with another date than they were found with.
     moved: Vec<Found>,
     oldest_left: Option<DateTime>,
+    /// Whether the batch under way is of those.
+    again: bool,
     /// The database gave up on the last batch, and nothing of it was deleted.
     stalled: bool,
     error: Option<Error>,
@@ -122,6 +125,7 @@ impl<'a> Sweeping<'a> {
             pass: None,
             moved: Vec::new(),
             oldest_left: None,
+            again: false,
             stalled: false,
             error: None,
         }
@@ -233,7 +237,8 @@ impl<'a> Sweeping<'a> {
 
     /// The next batch, and whether the pass may go on behind the dates in it.
     async fn find(&mut self, pass: &mut dyn Pass) -> Result<(Vec<Found>, bool)> {
-        if !self.moved.is_empty() {
+        self.again = !self.moved.is_empty();
+        if self.again {
             let most = self.moved.len().min(self.visit.options.documents_in_batch() as usize);
             return Ok((self.moved.drain(..most).collect(), false));
         }

@@ -1,5 +1,6 @@
 //! The crate against a real server.
 
+mod archive;
 mod cli;
 mod creators;
 mod differential;

@@ -79,6 +79,8 @@ pub(crate) enum Command {
     Doctor(Doctor),
     /// Delete what is due: one pass over each collection, until it is drained or a limit is reached
     Sweep(Sweep),
+    /// Put the documents of an archive back; what is there is left as it is
+    Restore(Restore),
     /// Print the MongoDB role that a user needs, as the createRole command that makes it
     Role(super::role::Args),
     /// Sweep in the background until SIGTERM or SIGINT: visit every TTL index about once a minute, as the only one who does
@@ -223,6 +225,12 @@ pub(crate) struct Sweep {
     #[arg(long, value_name = "D", value_parser = time::duration, allow_hyphen_values = true,
         conflicts_with_all = ["wait", "cutoff"])]
     pub(crate) if_due: Option<Duration>,
+    /// Write each document to this file before it is deleted: .jsonl, .jsonl.gz, .csv or .csv.gz; of one collection
+    #[arg(long, value_name = "FILE")]
+    pub(crate) archive: Option<PathBuf>,
+    /// The columns of an archive in CSV, such as _id,user.name; the rest of each document is not kept
+    #[arg(long, value_name = "F,F", value_delimiter = ',', requires = "archive")]
+    pub(crate) fields: Vec<String>,
 }
 
 #[derive(Debug, Group)]
@@ -242,6 +250,19 @@ pub(crate) struct Export {
     /// Where to; standard output by default. The file is written as FILE.part, and gets its name when it is whole
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct Restore {
+    /// An archive that `sweep --archive` wrote, its manifest beside it; not CSV
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// How long from now on none of the documents expires: 90, 90s, 36h, 30d
+    #[arg(long, value_name = "D", default_value = "30d", value_parser = time::duration, allow_hyphen_values = true)]
+    pub(crate) extend: Duration,
+    /// The collection to put them into; by default the one they were deleted from
+    #[arg(long, value_name = "COLL")]
+    pub(crate) into: Option<String>,
 }
 
 #[derive(Debug, Group)]

@@ -9,12 +9,13 @@
 //! | `role` | the privileges that a user needs |
 //! | `daemon`, `status` | `run`, and `status`, `pause`, `resume` |
 //! | `signal` | SIGINT and SIGTERM |
-//! | `indexes`, `operations`, `explain`, `doctor`, `sweep`, `import`, `export` | the commands |
+//! | `indexes`, `operations`, `explain`, `doctor`, `sweep`, `archive`, `import`, `export` | the commands |
 //! | `sink` | where an export goes: a file that is whole, or standard output |
 //! | `listen` | the page of metrics |
 //! | `output` | tables, lines of JSON, progress |
 //! | `failure` | what an error looks like, and which exit code it gives |
 
+mod archive;
 mod args;
 mod daemon;
 mod doctor;
@@ -77,6 +78,7 @@ async fn run(args: Args) -> anyhow::Result<u8> {
         Command::Explain(explain) => explain::run(explain, uri, json).await,
         Command::Doctor(doctor) => doctor::run(doctor, uri, json).await,
         Command::Sweep(sweep) => sweep::run(sweep, uri, json).await,
+        Command::Restore(args) => archive::restore(args, uri, json).await,
         Command::Role(args) => role::run(&args, uri, json),
         Command::Run(run) => daemon::run(run, uri).await,
         Command::Status { watch } => status::status(watch, uri, json).await,

@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::Arc};
 use futures_util::{FutureExt, future::BoxFuture};
 use mongodb::bson::{Bson, DateTime, RawDocumentBuf};
 
-use super::{blocking, keys::id_key, rules::CompiledEntry, tables::Tables};
+use super::{blocking, documents, keys::id_key, rules::CompiledEntry, tables::Tables};
 use crate::{
     error::{Error, Result},
     store::{Deletion, Found, Pass, Position, Reading, Target},
@@ -126,14 +126,6 @@ impl Pass for EmbeddedPass {
 
     fn read_again(&mut self, ids: Vec<Bson>) -> BoxFuture<'_, Result<Vec<RawDocumentBuf>>> {
         let name = self.target.collection.as_str().to_owned();
-        let keys = ids.iter().map(id_key).collect::<Result<Vec<_>, _>>();
-        async move {
-            let keys = keys?;
-            blocking(&self.tables, move |tables| {
-                keys.iter().filter_map(|key| tables.get(&name, key).transpose()).collect()
-            })
-            .await
-        }
-        .boxed()
+        blocking(&self.tables, move |tables| documents::fetch(tables, &name, &ids))
     }
 }

@@ -225,6 +225,10 @@ impl Pass for MongoPass {
         self.delete_still_due(doomed, until).boxed()
     }
 
+    fn unrepeatable(&self, found: &Found) -> Option<String> {
+        delete::repeated(found).err()
+    }
+
     fn read_again(&mut self, ids: Vec<Bson>) -> BoxFuture<'_, Result<Vec<RawDocumentBuf>>> {
         answered(STATEMENT, async move {
             let read = || Error::backend(format!("reading documents of {} again", self.target.collection));

@@ -67,6 +67,7 @@ impl Sweeping<'_> {
         self.progress.disputed += stay.len() as u64;
         self.progress.found += doomed.len() as u64;
         let doomed = self.screened(doomed).await?;
+        let doomed = self.archived(pass, doomed).await?;
         let Some(until) = doomed.iter().filter_map(|found| found.dates).map(|dates| dates.earliest).max() else {
             return Ok((None, stay));
         };
@@ -84,6 +85,7 @@ impl Sweeping<'_> {
                 let left = (again.still_due.len() as u64).min(asked - count);
                 self.progress.left += left;
                 self.progress.changed += asked - count - left;
+                self.tell_archive(&doomed, &again.there).await?;
                 stay.extend(again.still_due);
             }
             Deletion::InPart(count, error) if count <= asked => {
@@ -95,8 +97,9 @@ impl Sweeping<'_> {
                 self.progress.uncertain += gone - count;
                 self.progress.left += left;
                 self.progress.changed += asked - gone - left;
+                self.tell_archive(&doomed, &again.there).await?;
                 // One document that somebody holds is stepped over. A database that gets nothing done is left alone.
-                self.stalled = left == asked;
+                self.stalled = left == asked && !error.is_lasting();
                 if self.stalled && stalled_before {
                     return Err(error);
                 }
@@ -130,8 +133,16 @@ impl Sweeping<'_> {
         self.visit.meter.delays(&self.labels(), deleted.filter_map(delay));
     }
 
+    /// When the oldest document expired that stays although it is due.
+    pub(super) fn note_left(&mut self, found: &Found) {
+        let Some(dates) = found.dates else { return };
+        let expired = self.visit.entry.rule.expires_at(dates.earliest);
+        self.oldest_left = Some(self.oldest_left.map_or(expired, |oldest| oldest.min(expired)));
+    }
+
     /// Reads the documents of a batch again that was not deleted as a whole. Those that are due by other dates than they
-    /// were found with, or are other versions where that counts, are kept in mind.
+    /// were found with, or are other versions where that counts, are kept in mind: once, as one that is written to all the
+    /// time would hold up the pass for ever.
     async fn look_again(&mut self, pass: &mut dyn Pass, doomed: &[Found], cutoff: DateTime) -> Result<Again> {
         let before: HashMap<Vec<u8>, &Found> = doomed.iter().map(|found| (id_bytes(&found.id), found)).collect();
         let documents = pass.read_again(doomed.iter().map(|found| found.id.clone()).collect()).await?;
@@ -142,16 +153,21 @@ impl Sweeping<'_> {
             there.insert(key.clone());
             let rule = &self.visit.entry.rule;
             let dates = rule.expiring_dates(&document);
-            let Some(earliest) = dates.map(|dates| dates.earliest).filter(|date| *date <= cutoff) else { continue };
+            if dates.is_none_or(|dates| dates.earliest > cutoff) {
+                continue;
+            }
             let whole = self.visit.reading().reads_whole().then_some(document);
             let exact = self.visit.reading() == Reading::Exact;
             let same = |found: &&Found| found.dates == dates && !(exact && found.whole != whole);
-            if before.get(&key).is_some_and(same) {
-                let expired = rule.expires_at(earliest);
-                self.oldest_left = Some(self.oldest_left.map_or(expired, |oldest| oldest.min(expired)));
-                still_due.push(Found { id, dates, whole });
+            let same = before.get(&key).is_some_and(same);
+            let found = Found { id, dates, whole };
+            if same {
+                self.note_left(&found);
+                still_due.push(found);
+            } else if exact && self.again {
+                self.note_left(&found);
             } else {
-                self.moved.push(Found { id, dates, whole });
+                self.moved.push(found);
             }
         }
         Ok(Again { still_due, there })

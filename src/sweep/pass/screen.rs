@@ -7,6 +7,7 @@ use tokio::time::timeout;
 
 use super::Sweeping;
 use crate::{
+    archive::OpenArchive,
     error::{Error, Result},
     guard::{Batch, Decision, Hook},
     registry::keepers,
@@ -19,7 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 impl super::Visit<'_> {
     /// How much of each document somebody wants to see before it is deleted.
     pub(super) fn reading(&self) -> Reading {
-        if self.veto.is_some() { Reading::Whole } else { Reading::Needed }
+        let archive = self.options.archive.as_ref().map_or(Reading::Needed, OpenArchive::reading);
+        if self.veto.is_some() { archive.max(Reading::Whole) } else { archive }
     }
 
     /// Whether anything may keep a document that is due.

@@ -43,6 +43,7 @@ impl Sweeping<'_> {
             cutoff,
             index: self.index_to_walk(),
             uuid: seen.uuid.clone(),
+            collated: seen.default_collation,
             fence: self.fence(),
             reading: self.visit.reading(),
             screened: self.visit.is_screened(),

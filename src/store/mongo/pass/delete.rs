@@ -2,7 +2,7 @@
 
 use std::{future::IntoFuture, time::Duration};
 
-use mongodb::bson::{Bson, DateTime, Document, doc};
+use mongodb::bson::{Bson, DateTime, Document, RawDocumentBuf, doc};
 use tokio::time::{Instant, sleep_until};
 use tracing::debug;
 
@@ -157,14 +157,27 @@ impl MongoPass {
 
     /// Deletes a document that is still as it was read.
     fn exact_statement(&self, found: &Found, until: DateTime, fenced: Option<&Document>) -> Result<Document> {
-        let unreadable = |why: &dyn std::fmt::Display| Error::Unreadable(format!("document {}: {why}", found.id));
-        let whole = found.whole.as_ref().ok_or_else(|| unreadable(&"it was not read whole"))?;
-        let whole = Document::try_from(&**whole).map_err(|error| unreadable(&error))?;
+        let whole = repeated(found).map_err(|why| Error::Unreadable(format!("document {}: {why}", found.id)))?;
         let mut query = self.target.rule.delete_filter(self.bounds(None, until), vec![found.id.clone()]);
         let mut conditions = vec![is_version(whole)];
         conditions.extend(fenced.cloned());
         query.insert("$expr", doc! { "$and": conditions });
-        Ok(self.hinted(doc! { "q": query, "limit": 1, "collation": { "locale": "simple" } }))
+        let mut statement = doc! { "limit": 1, "collation": { "locale": "simple" } };
+        match (&self.target.index, found.dates) {
+            // Where strings are compared by a collation the index on _id is of no use to a statement that does not.
+            (Some(index), Some(dates)) if self.target.collated && holds_strings(&found.id) => {
+                query.insert(self.target.rule.field().as_str(), doc! { "$eq": dates.earliest });
+                statement.insert("q", query);
+                if self.extensions.delete_hint {
+                    statement.insert("hint", index.name.clone());
+                }
+                Ok(statement)
+            }
+            _ => {
+                statement.insert("q", query);
+                Ok(self.hinted(statement))
+            }
+        }
     }
 
     /// From when on a statement has no effect any more, if no reply says what it has done.
@@ -221,6 +234,25 @@ impl MongoPass {
                 Reply::Unclear(error)
             }
         }
+    }
+}
+
+/// Whether a collation may take another value for the same.
+fn holds_strings(id: &Bson) -> bool {
+    matches!(id, Bson::String(_) | Bson::Symbol(_) | Bson::Document(_))
+}
+
+/// The document as a statement repeats it.
+///
+/// # Errors
+///
+/// In words, if that would be another one.
+pub(super) fn repeated(found: &Found) -> Result<Document, String> {
+    let whole = found.whole.as_ref().ok_or("it was not read whole")?;
+    let document = Document::try_from(&**whole).map_err(|error| format!("it cannot be read: {error}"))?;
+    match RawDocumentBuf::try_from(&document) {
+        Ok(again) if again.as_bytes() == whole.as_bytes() => Ok(document),
+        _ => Err("no statement can repeat it: it has a field name twice, or irregular bytes".to_owned()),
     }
 }
 
