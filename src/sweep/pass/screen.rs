@@ -26,7 +26,7 @@ impl super::Visit<'_> {
 
     /// Whether anything may keep a document that is due.
     pub(super) fn is_screened(&self) -> bool {
-        self.veto.is_some() || !self.entry.guards.is_empty()
+        self.reading().reads_whole() || !self.entry.guards.is_empty()
     }
 }
 
