@@ -5,6 +5,7 @@ use mongodb::bson::{Binary, Bson, DateTime, Document, doc, oid::ObjectId};
 use crate::{
     error::{Code, Refusal},
     expiry::Rule,
+    guard::Guards,
     index::{Definition, TtlIndex},
 };
 
@@ -51,6 +52,8 @@ pub(crate) struct Entry {
     pub(crate) id: ObjectId,
     pub(crate) definition: Definition,
     pub(crate) rule: Rule,
+    /// What keeps documents that are due.
+    pub(crate) guards: Guards,
     pub(crate) state: IndexState,
     pub(crate) supporting: Option<SupportingIndex>,
     /// The identity of the collection, once the backend has told one.
@@ -84,6 +87,12 @@ impl Entry {
     /// Of its collection and its own.
     pub(crate) fn names(&self) -> (&str, &str) {
         (self.definition.collection.as_str(), &self.definition.name)
+    }
+
+    /// Whether both delete the same documents.
+    pub(crate) fn deletes_same_as(&self, other: &Entry) -> bool {
+        let same_collection = self.definition.collection == other.definition.collection;
+        same_collection && self.rule.same_as(&other.rule) && self.guards.same_as(&other.guards)
     }
 
     /// Refuses a collection that is not the one the index was made for.
@@ -151,7 +160,7 @@ impl Entry {
         };
         let id = document.get_object_id("id").map_err(|e| broken(format!("it has no identity: {e}")))?;
         let mut spec = Document::new();
-        for field in ["key", "name", "expireAfterSeconds", "partialFilterExpression"] {
+        for field in ["key", "name", "expireAfterSeconds", "partialFilterExpression", "guards"] {
             spec.extend(document.get(field).map(|value| (field.to_owned(), value.clone())));
         }
         let supporting = document.get_document("supportingIndex").ok();
@@ -160,6 +169,7 @@ impl Entry {
         let definition = Definition::parse(collection, &TtlIndex::from(spec).supporting_index(wanted))
             .map_err(|refusal| broken(refusal.message().to_owned()))?;
         let rule = Rule::of(&definition).map_err(|refusal| broken(refusal.message().to_owned()))?;
+        let guards = Guards::parse(&definition.guards).map_err(|refusal| broken(refusal.message().to_owned()))?;
         let supporting = supporting.and_then(|index| {
             let name = index.get_str("name").ok()?.to_owned();
             Some(SupportingIndex { name, created: index.get_bool("created").unwrap_or(false) })
@@ -182,7 +192,7 @@ impl Entry {
         };
         // Only ever shown.
         let problem = document.get_str("problem").ok().map(str::to_owned);
-        Ok(Self { id, definition, rule, state, supporting, uuid, created_at, rule_since, problem })
+        Ok(Self { id, definition, rule, guards, state, supporting, uuid, created_at, rule_since, problem })
     }
 }
 
@@ -191,17 +201,21 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::guard::Reference;
 
     #[test]
     fn an_entry_comes_back_as_it_was_stored() {
         let index = TtlIndex::on("a.b")
             .expire_after(Duration::from_secs(5))
             .partial_filter(doc! { "s": 1 })
-            .supporting_index(false);
+            .supporting_index(false)
+            .keep_while(Reference::by("reads", "x").newer_than("at", Duration::from_secs(60)))
+            .keep_while(Reference::by("likes", "x"));
         let definition = Definition::parse("c", &index).unwrap();
         let entry = Entry {
             id: ObjectId::new(),
             rule: Rule::of(&definition).unwrap(),
+            guards: Guards::parse(&definition.guards).unwrap(),
             definition,
             state: IndexState::Active,
             supporting: Some(SupportingIndex { name: "i".to_owned(), created: true }),
@@ -212,6 +226,7 @@ mod tests {
         };
         let back = Entry::parse(&entry.to_document()).unwrap();
         assert_eq!(back.definition, entry.definition);
+        assert!(back.guards.same_as(&entry.guards) && !back.guards.is_empty());
         assert_eq!((back.id, back.state, back.supporting), (entry.id, entry.state, entry.supporting));
         assert_eq!((back.created_at, back.rule_since), (entry.created_at, entry.rule_since));
         assert_eq!(back.problem, entry.problem);
@@ -244,6 +259,10 @@ mod tests {
             ("collectionUUID", Bson::Int32(1)),
             ("ruleSince", Bson::Int32(1)),
             ("id", Bson::Int32(1)),
+            ("guards", Bson::Null),
+            ("guards", Bson::Array(vec![Bson::Null])),
+            ("guards", Bson::Array(vec![doc! { "collection": "reads" }.into()])),
+            ("guards", Bson::Array(vec![doc! { "collection": "reads", "field": "a", "newerThan": 1 }.into()])),
         ] {
             let mut document = good.clone();
             document.insert(field, value);

@@ -146,6 +146,16 @@ pub enum Error {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 
+    /// An archive could not be read or written, or is not what was written. Nothing was deleted because of it.
+    #[error("{action} failed")]
+    Archive {
+        /// What was being done, and with which file.
+        action: String,
+        /// What went wrong.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+
     /// The file of an embedded store is in use.
     #[error("{path} is in use by another process or handle; an embedded file belongs to one process at a time")]
     InUse {
@@ -174,7 +184,17 @@ pub enum Error {
     #[error("it was broken off before it was done")]
     Interrupted,
 
-    /// Data that this library stored could not be understood. Nothing was changed or deleted because of it.
+    /// The hook that is asked before documents are deleted failed. Nothing of the batch was deleted.
+    #[error("the veto hook failed on a batch of {collection}, of which nothing was deleted")]
+    Veto {
+        /// The collection.
+        collection: String,
+        /// What it reported, or what was wrong with its answer.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+
+    /// Data in the database could not be understood. Nothing was changed or deleted because of it.
     #[error("{0}")]
     Unreadable(String),
 }
@@ -188,17 +208,19 @@ impl Error {
         }
     }
 
-    /// In one word, which stays: `refused`, `backend`, `embedded`, `in_use`, `unfit`, `not_yet_guaranteed`, `interrupted` or
-    /// `unreadable`.
+    /// In one word, which stays: `refused`, `backend`, `embedded`, `archive`, `in_use`, `unfit`, `not_yet_guaranteed`,
+    /// `interrupted`, `veto` or `unreadable`.
     pub const fn kind(&self) -> &'static str {
         match self {
             Error::Refused(_) => "refused",
             Error::Backend { .. } => "backend",
             Error::Embedded { .. } => "embedded",
+            Error::Archive { .. } => "archive",
             Error::InUse { .. } => "in_use",
             Error::Unfit(_) => "unfit",
             Error::NotYetGuaranteed { .. } => "not_yet_guaranteed",
             Error::Interrupted => "interrupted",
+            Error::Veto { .. } => "veto",
             Error::Unreadable(_) => "unreadable",
         }
     }
@@ -257,7 +279,9 @@ impl Error {
             // The server's words are then the command that it refused.
             _ if self.missing_privilege().is_some() => self.to_string(),
             Error::Backend { source, .. } => format!("{self}: {}", source.kind),
-            Error::Embedded { source, .. } => format!("{self}: {source}"),
+            Error::Embedded { source, .. } | Error::Archive { source, .. } | Error::Veto { source, .. } => {
+                format!("{self}: {source}")
+            }
             other => other.to_string(),
         }
     }

@@ -12,14 +12,25 @@
 //!
 //! Source: 621 verdicts observed on MongoDB 6.0.5's own TTL monitor; see `docs/semantics.md`.
 
+mod absence;
 mod compare;
 mod filter;
+mod lookalike;
 mod partial;
 mod path;
+mod raise;
 mod rule;
 mod verdict;
 
+pub(crate) use absence::{Absence, absence};
+#[cfg(test)]
+pub(crate) use compare::compare;
+pub(crate) use compare::type_order;
 pub(crate) use filter::Bounds;
+pub(crate) use lookalike::{Lookalike, PLAUSIBLE_SECONDS, Unit};
+pub(crate) use path::visit;
+#[allow(unused_imports, reason = "used from here on")]
+pub(crate) use raise::Raised;
 pub(crate) use rule::Dates;
 pub use rule::Rule;
 pub(crate) use verdict::instant;

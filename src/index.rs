@@ -3,8 +3,8 @@
 mod definition;
 mod seconds;
 
-pub(crate) use definition::{Definition, FieldPath, default_name, same_filter};
-pub(crate) use seconds::ExpireAfter;
+pub(crate) use definition::{Definition, FieldPath, check_field, default_name, same_filter};
+pub(crate) use seconds::{ExpireAfter, period};
 
 use std::time::Duration;
 
@@ -62,12 +62,7 @@ impl TtlIndex {
 
     /// How long after the date in the field a document expires: whole seconds, 0 to 2,147,483,647; required.
     pub fn expire_after(mut self, period: Duration) -> Self {
-        // A fraction is handed on as one, to be refused by the one check there is.
-        let value = match (i64::try_from(period.as_secs()), period.subsec_nanos()) {
-            (Ok(seconds), 0) => Bson::Int64(seconds),
-            _ => Bson::Double(period.as_secs_f64()),
-        };
-        self.spec.insert("expireAfterSeconds", value);
+        self.spec.insert("expireAfterSeconds", seconds::period(period));
         self
     }
 
@@ -83,6 +78,18 @@ impl TtlIndex {
     /// `$or`, as in MongoDB's `partialFilterExpression`.
     pub fn partial_filter(mut self, filter: Document) -> Self {
         self.spec.insert("partialFilterExpression", filter);
+        self
+    }
+
+    /// Keeps a document that is due as long as this holds: a [`Reference`](crate::Reference), or what is stored of one; several
+    /// may be given, of which any one is enough. None by default.
+    ///
+    /// From the first moment on: no document is deleted before its guards are in force.
+    pub fn keep_while(mut self, guard: impl Into<Document>) -> Self {
+        let guards = self.spec.entry("guards".to_owned()).or_insert_with(|| Bson::Array(Vec::new()));
+        if let Bson::Array(guards) = guards {
+            guards.push(guard.into().into());
+        }
         self
     }
 

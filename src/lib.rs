@@ -30,15 +30,19 @@
 //! | `interval` | when that is due which is done once in an interval: pure, but for a memory | |
 //! | `index` | a TTL index as it is written and as it is checked | `error`, `namespace`, `number` |
 //! | `expiry` | when a document expires, and why not: pure, on raw BSON | `index`, `number`, `error` |
-//! | `entry` | a TTL index as the registry stores it | `expiry`, `index` |
+//! | `guard` | what keeps a document that is due: references, a hook | `expiry`, `index`, … |
+//! | `entry` | a TTL index as the registry stores it | `guard`, `expiry`, `index` |
 //! | `store` | how documents and the registry are reached: MongoDB, or embedded | `entry`, `expiry`, … |
+//! | `archive` | where documents go before they are deleted: files, another collection; documents as text | `store`, … |
 //! | `lease` | who may sweep, and what it has confirmed | `store` |
 //! | `operation` | what is told of creations and drops, while they run and afterwards | `store`, `entry` |
 //! | `registry` | which TTL indexes there are, and the verbs that change them | `store`, … |
 //! | `pacing` | how fast a sweep may go | |
-//! | `sweep` | one pass | `registry`, `lease`, `store`, `expiry`, `pacing` |
+//! | `restore` | documents put back from an archive | `archive`, `registry`, … |
+//! | `sweep` | one pass | `archive`, `registry`, `lease`, `store`, `expiry`, `pacing` |
 //! | `prune` | passes without cron: once in an interval, by one of many processes | `sweep`, `registry`, `interval`, … |
 //! | `sweeper` | the background loop: who sweeps, and which index is visited when | `sweep`, `registry`, `lease`, … |
+//! | `doctor` | what is wrong with a collection's documents and indexes, by reads alone | `sweeper`, `registry`, `expiry`, … |
 //!
 //! A module uses none that stands below it, which `tests/architecture.rs` holds. `docs/tour.md` walks through the code.
 //!
@@ -46,13 +50,17 @@
 //!
 //! `embedded` (default): [`EmbeddedStore`]. `rustls-tls` (default), `openssl-tls`, `dns-resolver` (default), `bson-2`
 //! (default), `bson-3`: the driver's own, passed through; one TLS and one BSON feature must be on, and `bson-3` changes
-//! the driver's BSON types for the whole build. `cli`: the program `ttl-index`. `metrics`: [`METRICS`], passed on to the
-//! `metrics` facade. `tower`: `PruneLayer`, for services of axum and tower. `test-util`: hooks for tests, unstable.
+//! the driver's BSON types for the whole build. `archive`: [`Archive`] in files, [`restore`](TtlRegistry::restore),
+//! documents as text. `cli`: the program `ttl-index`. `metrics`: [`METRICS`], passed on to the `metrics` facade. `tower`:
+//! `PruneLayer`, for services of axum and tower. `test-util`: hooks for tests, unstable.
 
+mod archive;
 mod clock;
+mod doctor;
 mod entry;
 mod error;
 mod expiry;
+mod guard;
 mod index;
 mod interval;
 mod lease;
@@ -63,6 +71,8 @@ mod operation;
 mod pacing;
 mod prune;
 mod registry;
+#[cfg(feature = "archive")]
+mod restore;
 mod store;
 mod sweep;
 mod sweeper;
@@ -70,10 +80,18 @@ mod sweeper;
 /// The driver's BSON, of which every document here is.
 pub use mongodb::bson;
 
+pub use archive::Archive;
+#[cfg(feature = "archive")]
+pub use archive::{CsvColumns, CsvFields, JsonLine};
 pub use clock::ManualClock;
+pub use doctor::{
+    Candidate, Diagnosis, Doctor, DoctorReport, ExaminedIndex, Example, Expiry, Finding, FindingKind, Harm, Mend,
+    Sample,
+};
 pub use entry::{IndexState, SupportingIndex};
 pub use error::{Code, Error, MissingPrivilege, Refusal, Result};
 pub use expiry::{Reason, Rule, Verdict};
+pub use guard::{Batch, Decision, Reference, Veto, VetoFuture};
 pub use index::TtlIndex;
 pub use meter::{Counters, Counts, Delays, IndexCounters, METRICS, Metric, MetricKind};
 pub use operation::{ChangeType, Operation, OperationError, OperationState, ProgressDocuments};
@@ -82,15 +100,22 @@ pub use prune::{AppliedRetention, CollectionPass, Pruned, Retention, RetentionOu
 pub use prune::{PruneAfter, PruneLayer, Pruning};
 pub use registry::{
     CreateIndex, DropIndex, IndexInfo, IndexRef, ListIndexes, ListOperations, ModifyIndex, Pause, PauseSweeping,
-    Repair, TtlRegistry,
+    Repair, SetGuards, Touch, TtlRegistry,
 };
+#[cfg(feature = "archive")]
+pub use restore::{Restore, Restored};
 #[cfg(feature = "embedded")]
 pub use store::embedded::{Documents, EmbeddedCollection, EmbeddedStore};
 #[cfg(feature = "test-util")]
 pub use store::hooked::{Fault, HookedStore};
-pub use store::{IntoStore, mongo::MongoStore};
+pub use store::{IntoStore, SampledBy, Touched, mongo::MongoStore};
 pub use sweep::{Claim, ClaimSweep, Ended, Progress, Sweep, SweepReport};
 pub use sweeper::{Activity, IndexStatus, Sweeper, SweeperHandle, SweeperStatus, Visits};
+
+/// The examples of the manual compile.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/doctor.md")]
+struct DoctorManual;
 
 /// The examples of the README compile.
 #[cfg(doctest)]

@@ -57,6 +57,7 @@ pub(crate) struct Batch {
     pub(crate) changed: u64,
     pub(crate) uncertain: u64,
     pub(crate) left: u64,
+    pub(crate) kept: u64,
     pub(crate) disputed: u64,
     pub(crate) duration: Duration,
 }
@@ -68,12 +69,13 @@ impl Meter {
 
     /// A batch is over.
     pub(crate) fn batch(&self, of: &Labels, batch: &Batch) {
-        let Batch { deleted, changed, uncertain, left, disputed, duration } = *batch;
+        let Batch { deleted, changed, uncertain, left, kept, disputed, duration } = *batch;
         self.counts(of, |counts| {
             counts.deleted += deleted;
             counts.changed += changed;
             counts.uncertain += uncertain;
             counts.left += left;
+            counts.kept += kept;
             counts.disputed += disputed;
             counts.batches += 1;
             counts.batch_time += duration;
@@ -84,6 +86,7 @@ impl Meter {
             (&names::CHANGED, changed),
             (&names::UNCERTAIN, uncertain),
             (&names::LEFT, left),
+            (&names::KEPT, kept),
             (&names::DISPUTED, disputed),
             (&names::BATCHES, 1),
         ] {
@@ -94,7 +97,7 @@ impl Meter {
         let Labels { collection, index } = of;
         debug!(
             database = self.database,
-            collection, index, deleted, changed, uncertain, left, disputed, seconds, "batch"
+            collection, index, deleted, changed, uncertain, left, kept, disputed, seconds, "batch"
         );
     }
 

@@ -71,7 +71,6 @@ impl Number {
     }
 
     /// Text that two numbers share exactly if they are equal.
-    #[cfg(feature = "embedded")]
     pub(crate) fn canonical(&self) -> String {
         if let Some(n) = self.as_i64() {
             return n.to_string();
@@ -248,7 +247,6 @@ mod tests {
         assert_eq!(Number::Double(TWO_63).as_i64(), None);
     }
 
-    #[cfg(feature = "embedded")]
     #[test]
     fn equal_numbers_share_their_canonical_text() {
         assert_eq!(decimal("0.50").canonical(), Number::Double(0.5).canonical());

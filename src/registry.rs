@@ -5,6 +5,7 @@ mod create;
 mod creation;
 mod drop;
 mod failing;
+mod guards;
 mod list;
 mod modify;
 mod operations;
@@ -12,11 +13,14 @@ mod pause;
 mod repair;
 mod snapshot;
 mod supporting;
+mod touch;
 
 pub(crate) use continuation::continue_operations;
 pub use create::CreateIndex;
 pub(crate) use creation::continue_creation;
 pub use drop::{DropIndex, IndexRef};
+pub use guards::SetGuards;
+pub(crate) use guards::keepers;
 pub use list::{IndexInfo, ListIndexes};
 pub use modify::ModifyIndex;
 pub(crate) use modify::set_period;
@@ -26,6 +30,7 @@ pub use repair::Repair;
 pub(crate) use repair::mark;
 pub(crate) use snapshot::{Slot, Snapshot};
 pub(crate) use supporting::walkable;
+pub use touch::Touch;
 
 use std::sync::Arc;
 
@@ -35,6 +40,7 @@ use tokio::sync::Mutex;
 use crate::{
     error::{Code, Refusal, Result},
     expiry::Rule,
+    guard::Hook,
     interval::Memory,
     meter::{Counters, Meter},
     namespace::CollectionName,
@@ -72,6 +78,8 @@ pub struct TtlRegistry {
     pub(crate) turn: Arc<Mutex<()>>,
     /// What this process knows of what is pruned now and then.
     pub(crate) prunes: Arc<Memory>,
+    /// What is asked about every batch.
+    pub(crate) veto: Option<Hook>,
 }
 
 impl TtlRegistry {
@@ -84,7 +92,7 @@ impl TtlRegistry {
         let store = store.into_store().0;
         Snapshot::load(&*store).await?;
         let meter = Arc::new(Meter::new(store.name()));
-        Ok(Self { store, meter, turn: Arc::default(), prunes: Arc::default() })
+        Ok(Self { store, meter, turn: Arc::default(), prunes: Arc::default(), veto: None })
     }
 
     /// The database's clock, by which documents expire. Never runs ahead of it.

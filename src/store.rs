@@ -7,6 +7,7 @@
 //! allowed by the registry; a store only holds the guard of a change and the condition of a delete, each in one atomic
 //! step.
 
+mod catalog;
 #[cfg(feature = "embedded")]
 pub(crate) mod embedded;
 mod fence;
@@ -14,27 +15,26 @@ mod fence;
 pub(crate) mod hooked;
 pub(crate) mod mongo;
 mod position;
+mod sample;
+mod wake;
 
+pub(crate) use catalog::{Collection, Kind, PhysicalIndex};
 pub(crate) use fence::{Bound, Fence, Statement};
 pub(crate) use position::Position;
+pub use sample::SampledBy;
+pub(crate) use sample::{Judge, Sampled};
+pub(crate) use wake::Wake;
 
-use std::{
-    collections::HashMap,
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicI64, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use mongodb::bson::{Binary, Bson, DateTime, Document, RawDocumentBuf, oid::ObjectId};
-use tokio::{sync::watch, time::Instant};
+use tokio::time::Instant;
 
 use crate::{
-    error::{Code, Refusal, Result},
+    error::{Refusal, Result},
     expiry::{Dates, Rule},
+    guard::{Guards, Ids, ReferenceGuard},
     namespace::CollectionName,
 };
 
@@ -120,6 +120,24 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         Box::pin(std::future::ready(Ok(Duration::ZERO)))
     }
 
+    /// As [`now`](Self::now), without writing anything; none where the database does not tell its time to a reader.
+    fn told_time(&self) -> BoxFuture<'_, Result<Option<DateTime>>> {
+        Box::pin(async move { self.now().await.map(Some) })
+    }
+
+    /// Whether the store itself lists the documents that expire by their dates, so that sweeps need no index.
+    fn lists_by_date(&self) -> bool {
+        false
+    }
+
+    /// Hands some documents of a collection to `judge`, `size` at most, and keeps none of them. Reads only.
+    fn sample<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        size: u32,
+        judge: Judge<'a>,
+    ) -> BoxFuture<'a, Result<Sampled>>;
+
     /// How this store wakes a sweeper, if it can.
     fn wake(&self) -> Option<Wake> {
         None
@@ -130,6 +148,9 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
 
     /// The ordinary indexes of a collection; none if it is missing.
     fn indexes<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Vec<PhysicalIndex>>>;
+
+    /// The same as the database tells them, with options of its own.
+    fn index_specs<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Vec<Document>>>;
 
     /// What a collection is, as the database sees it.
     fn inspect<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Collection>>;
@@ -144,8 +165,59 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Drops an ordinary index; one that is gone already is fine.
     fn drop_index<'a>(&'a self, collection: &'a CollectionName, name: &'a str) -> BoxFuture<'a, Result<()>>;
 
+    /// Marks the `_id`s that the guard keeps at `now`: that some child references. In doubt it is marked, or an error.
+    ///
+    /// A collection of children that is missing is an error where collections stay when they are empty: it was renamed, or is
+    /// being made anew.
+    fn referenced<'a>(&'a self, guard: &'a ReferenceGuard, ids: Ids, now: DateTime) -> BoxFuture<'a, Result<Ids>>;
+
+    /// Whether a guard can do with an index on the field of the children.
+    fn indexes_children(&self) -> bool {
+        true
+    }
+
+    /// Moves the dates of documents so that none of them expires by the rule before `until`; no date becomes earlier, and no
+    /// document expires that did not.
+    fn touch<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        rule: &'a Rule,
+        ids: Vec<Bson>,
+        until: DateTime,
+    ) -> BoxFuture<'a, Result<Touched>>;
+
+    /// Inserts those of the documents whose `_id` is not taken yet, so that they last, and says of each what became of it.
+    fn insert_missing<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        documents: Vec<RawDocumentBuf>,
+    ) -> BoxFuture<'a, Result<Vec<Placed>>>;
+
+    /// Those of the documents with these `_id`s that are there.
+    fn fetch<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        ids: Vec<Bson>,
+    ) -> BoxFuture<'a, Result<Vec<RawDocumentBuf>>>;
+
     /// Makes ready for deleting what is due in a collection. Deletes nothing.
     fn open_pass(&self, target: Target) -> BoxFuture<'_, Result<Box<dyn Pass>>>;
+}
+
+/// What became of documents whose dates were to be moved; see [`TtlRegistry::touch`](crate::TtlRegistry::touch).
+///
+/// Each document is in one of these.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Touched {
+    /// Documents that expire later than before.
+    pub moved: u64,
+    /// Documents that expired late enough already.
+    pub later: u64,
+    /// Documents that never expire as they stand.
+    pub never: u64,
+    /// Documents that are not there, or not any more.
+    pub missing: u64,
 }
 
 /// The records of this library's own, besides the registry.
@@ -170,6 +242,16 @@ impl Records {
     }
 }
 
+/// What became of a document that was to be inserted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Placed {
+    Inserted,
+    /// One with its `_id` is there.
+    There,
+    /// The database does not take it, and why.
+    Refused(String),
+}
+
 /// Under which condition a record is set.
 #[derive(Clone, Debug)]
 pub(crate) enum Guard {
@@ -179,41 +261,6 @@ pub(crate) enum Guard {
     Has(Document),
 }
 
-/// Tells a sweeper that there is something to do.
-#[derive(Clone, Debug)]
-pub(crate) struct Wake {
-    bell: watch::Sender<()>,
-    /// Milliseconds of the instant before which an expiry is worth waking for.
-    before: Arc<AtomicI64>,
-}
-
-#[cfg_attr(not(feature = "embedded"), allow(dead_code))] // only a store of our own can ring
-impl Wake {
-    pub(crate) fn new() -> Self {
-        Self { bell: watch::Sender::new(()), before: Arc::new(AtomicI64::new(i64::MIN)) }
-    }
-
-    pub(crate) fn ring(&self) {
-        self.bell.send_replace(());
-    }
-
-    /// Rings if a document expires earlier than anybody expects.
-    pub(crate) fn expires(&self, at: DateTime) {
-        if at.timestamp_millis() < self.before.load(Ordering::SeqCst) {
-            self.ring();
-        }
-    }
-
-    /// Whoever listens looks by itself at this instant; what expires before it is news.
-    pub(crate) fn look_at(&self, at: DateTime) {
-        self.before.store(at.timestamp_millis(), Ordering::SeqCst);
-    }
-
-    pub(crate) fn listen(&self) -> watch::Receiver<()> {
-        self.bell.subscribe()
-    }
-}
-
 /// What a pass deletes.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
@@ -221,14 +268,39 @@ pub(crate) struct Target {
     pub(crate) entry: ObjectId,
     pub(crate) collection: CollectionName,
     pub(crate) rule: Rule,
+    /// What the pass asks before it deletes; a store that can tell deletes nothing if there are others by now.
+    pub(crate) guards: Guards,
     /// The latest date that is due, fixed for the pass.
     pub(crate) cutoff: DateTime,
     /// The ordinary index to walk, if there is one.
     pub(crate) index: Option<PhysicalIndex>,
     /// The identity of the collection, where the backend gives one.
     pub(crate) uuid: Option<Binary>,
+    /// Whether strings in it are compared by a collation unless a query says otherwise.
+    pub(crate) collated: bool,
     /// Until when deletes may take effect.
     pub(crate) fence: Fence,
+    pub(crate) reading: Reading,
+    /// Whether documents may be kept although they are due: then each is found once, however many stay.
+    pub(crate) screened: bool,
+}
+
+/// How much of a document a pass reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Reading {
+    /// What the rule needs.
+    #[default]
+    Needed,
+    /// All of it.
+    Whole,
+    /// All of it, and a document is deleted only as it was read, to the last byte.
+    Exact,
+}
+
+impl Reading {
+    pub(crate) fn reads_whole(self) -> bool {
+        self != Reading::Needed
+    }
 }
 
 /// The database's side of one pass.
@@ -238,7 +310,8 @@ pub(crate) trait Pass: Send {
     /// Empty means that there is nothing beyond `position`.
     fn find<'a>(&'a mut self, position: &'a Position, limit: u32) -> BoxFuture<'a, Result<Vec<Found>>>;
 
-    /// Whether `find` hands documents over in the order of their dates, so that a position can move on.
+    /// Whether a position can move on: `find` looks from it anew each time, and hands documents over in the order of their
+    /// dates.
     fn ordered(&self) -> bool;
 
     /// Gives up walking an index, if the error says that it cannot be walked; then everything is read instead.
@@ -247,16 +320,23 @@ pub(crate) trait Pass: Send {
         false
     }
 
-    /// Deletes those of `doomed` that are *still* due, with a date no later than `until`; the check and the deletion are
-    /// one atomic step for each document. Nothing is deleted beyond the fence.
+    /// Deletes those of `doomed` that are *still* due, with a date no later than `until`, and that are still the same, if the
+    /// pass reads them exactly; the check and the deletion are one atomic step for each document. Nothing is deleted beyond
+    /// the fence.
     fn delete<'a>(&'a mut self, doomed: &'a [Found], until: DateTime) -> BoxFuture<'a, Result<Deletion>>;
+
+    /// Why this document cannot be deleted exactly as it was read, if that can be told without trying.
+    fn unrepeatable(&self, found: &Found) -> Option<String> {
+        let _ = found;
+        None
+    }
 
     /// The earliest date beyond the cutoff, on stores that can tell at no cost.
     fn next_date(&mut self) -> BoxFuture<'_, Result<Option<DateTime>>> {
         Box::pin(std::future::ready(Ok(None)))
     }
 
-    /// Those of the documents that are still there, as they are now.
+    /// Those of the documents that are still there, as they are now, as much of them as the pass reads.
     fn read_again(&mut self, ids: Vec<Bson>) -> BoxFuture<'_, Result<Vec<RawDocumentBuf>>>;
 }
 
@@ -266,7 +346,12 @@ pub(crate) struct Found {
     pub(crate) id: Bson,
     /// The dates by the pure rule; none if the rule keeps the document.
     pub(crate) dates: Option<Dates>,
+    /// All of it, if the pass reads all of it.
+    pub(crate) whole: Option<RawDocumentBuf>,
 }
+
+/// How many bytes of documents a batch may have that is read whole: about what a statement can name of them.
+pub(crate) const BATCH_BYTES: usize = 8 * 1024 * 1024;
 
 /// An `_id` as bytes, to tell documents apart by: in print different ones look alike, and NaN does not equal itself.
 pub(crate) fn id_bytes(id: &Bson) -> Vec<u8> {
@@ -307,61 +392,4 @@ pub(crate) enum Change {
     TakeBack { entry: ObjectId },
     /// Has every sweeper pause, as the document says, or no longer.
     Pause(Option<Document>),
-}
-
-/// A collection, as the database sees it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Collection {
-    pub(crate) kind: Kind,
-    /// Its identity, where the backend gives one: a collection re-created under the same name has another.
-    pub(crate) uuid: Option<Binary>,
-    /// Whether strings in it are compared by a collation unless a query says otherwise.
-    pub(crate) default_collation: bool,
-    pub(crate) indexes: Vec<PhysicalIndex>,
-}
-
-/// What stands under a collection's name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Kind {
-    #[default]
-    Missing,
-    Ordinary,
-    Capped,
-    View,
-    TimeSeries,
-}
-
-impl Kind {
-    /// Refuses what cannot have a TTL index.
-    pub(crate) fn check(self, collection: &CollectionName) -> Result<(), Refusal> {
-        match self {
-            Kind::Missing | Kind::Ordinary => Ok(()),
-            Kind::Capped => Err(Refusal::new(
-                Code::CannotCreateIndex,
-                format!("Cannot create TTL index on a capped collection: {collection}"),
-            )),
-            Kind::View => Err(Refusal::new(
-                Code::CommandNotSupportedOnView,
-                format!("{collection} is a view, not a collection; make the TTL index on the collection behind it"),
-            )),
-            Kind::TimeSeries => Err(Refusal::new(
-                Code::InvalidOptions,
-                format!(
-                    "TTL indexes are not supported on time-series collections: {collection}; \
-                     use the collection's own 'expireAfterSeconds'"
-                ),
-            )),
-        }
-    }
-}
-
-/// An ordinary index of the database.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct PhysicalIndex {
-    pub(crate) name: String,
-    pub(crate) key: Document,
-    pub(crate) partial_filter: Option<Document>,
-    pub(crate) hidden: bool,
-    /// The server's own TTL option.
-    pub(crate) native_ttl: bool,
 }

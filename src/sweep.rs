@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::claim::Tenure;
 use crate::{
+    archive::{Archive, OpenArchive},
     error::{Code, Refusal, Result},
     lease::Patience,
     namespace::CollectionName,
@@ -71,6 +72,7 @@ impl TtlRegistry {
             registry: self.clone(),
             collection: collection.into(),
             options: Options::default(),
+            archive: None,
             tenure: Tenure::Take(Patience::Refuse),
             stop: None,
         }
@@ -83,6 +85,7 @@ pub struct Sweep {
     registry: TtlRegistry,
     collection: String,
     options: Options,
+    archive: Option<Archive>,
     tenure: Tenure,
     stop: Option<BoxFuture<'static, ()>>,
 }
@@ -96,8 +99,12 @@ pub(crate) struct Options {
     pub(crate) rate: Option<f64>,
     pub(crate) cutoff: Option<DateTime>,
     pub(crate) on_batch: Option<Observer>,
+    /// Where documents go before they are deleted.
+    pub(crate) archive: Option<OpenArchive>,
     /// Whether to read the whole collection if the supporting index cannot be walked.
     pub(crate) read_all: bool,
+    /// Begin behind this date: what is due up to it was looked at not long ago, and kept.
+    pub(crate) behind: Option<DateTime>,
 }
 
 impl Default for Options {
@@ -109,7 +116,9 @@ impl Default for Options {
             rate: None,
             cutoff: None,
             on_batch: None,
+            archive: None,
             read_all: true,
+            behind: None,
         }
     }
 }
@@ -179,6 +188,13 @@ impl Sweep {
         self
     }
 
+    /// Writes each document to the archive before it is deleted, and deletes it only as it is there; not by default. What keeps
+    /// the archive from being opened is an error of the pass.
+    pub fn archive(mut self, archive: Archive) -> Self {
+        self.archive = Some(archive);
+        self
+    }
+
     /// Stops the pass between two batches once this future is ready; never by default.
     pub fn stop_when(mut self, signal: impl Future<Output = ()> + Send + 'static) -> Self {
         self.stop = Some(signal.boxed());
@@ -225,7 +241,8 @@ impl IntoFuture for Sweep {
         async move {
             self.options.check()?;
             let collection = CollectionName::parse(&self.collection)?;
-            let pass = |stop| one_pass(self.registry, collection, self.options, self.tenure, stop);
+            let options = (self.options, self.archive);
+            let pass = |stop| one_pass(self.registry, collection, options, self.tenure, stop);
             in_a_task(self.stop, pass).await
         }
         .boxed()
@@ -235,7 +252,7 @@ impl IntoFuture for Sweep {
 async fn one_pass(
     registry: TtlRegistry,
     collection: CollectionName,
-    options: Options,
+    options: (Options, Option<Archive>),
     tenure: Tenure,
     stop: CancellationToken,
 ) -> Result<SweepReport> {
@@ -253,10 +270,14 @@ async fn one_pass(
 async fn pass_under(
     registry: &TtlRegistry,
     collection: &CollectionName,
-    options: Options,
+    (mut options, archive): (Options, Option<Archive>),
     lease: Option<Arc<crate::lease::Lease>>,
     stop: CancellationToken,
 ) -> Result<SweepReport> {
+    // Passes take turns, and with the lease the archive.
+    if let Some(archive) = archive {
+        options.archive = Some(archive.open(&*registry.store, collection).await?);
+    }
     // After the lease was taken: every change that was waited for is in it.
     let snapshot = Snapshot::load(&*registry.store).await?;
     let entry = snapshot.entry(collection)?;
@@ -268,6 +289,7 @@ async fn pass_under(
         revision: snapshot.revision,
         paused: snapshot.paused.clone(),
         seen: registry.store.inspect(collection).await?,
+        veto: registry.veto.clone(),
         lease: lease.as_deref(),
         bucket: bucket.as_mut(),
         stop,

@@ -8,10 +8,12 @@
 //! | [`visit`] | one visit to one index |
 //! | [`schedule`] | which index is visited when: pure |
 //! | [`catalog`], [`drift`] | what the collections are, and what has become of them |
+//! | [`kept`] | when documents that a guard keeps are looked at again: pure |
 //! | [`telling`], [`status`] | what is told of it all |
 
 mod catalog;
 mod drift;
+mod kept;
 mod run;
 mod schedule;
 mod status;
@@ -19,6 +21,7 @@ mod telling;
 mod tenure;
 mod visit;
 
+pub(crate) use drift::{Drift, of as drift_of, of_collection as drift_of_collection};
 pub use status::{Activity, IndexStatus, SweeperStatus, Visits};
 
 use std::{fmt, future::pending, time::Duration};

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fs, path::Path, path::PathBuf};
 
 /// Each module, and the modules it may use. Nothing else is allowed, and no arrow points back.
-const ARROWS: [(&str, &[&str]); 17] = [
+const ARROWS: &[(&str, &[&str])] = &[
     ("error", &[]),
     ("meter", &[]),
     ("namespace", &["error"]),
@@ -12,18 +12,40 @@ const ARROWS: [(&str, &[&str]); 17] = [
     ("interval", &[]),
     ("index", &["error", "namespace", "number"]),
     ("expiry", &["error", "index", "number"]),
-    ("entry", &["error", "expiry", "index"]),
-    ("store", &["clock", "entry", "error", "expiry", "namespace", "number"]),
+    ("guard", &["error", "expiry", "index", "namespace", "number"]),
+    ("entry", &["error", "expiry", "guard", "index"]),
+    ("store", &["clock", "entry", "error", "expiry", "guard", "namespace", "number"]),
+    ("archive", &["error", "namespace", "store"]),
     ("lease", &["clock", "error", "store"]),
     ("operation", &["entry", "error", "store"]),
     ("pacing", &[]),
     (
         "registry",
-        &["entry", "error", "expiry", "index", "interval", "lease", "meter", "namespace", "operation", "store"],
+        &[
+            "entry",
+            "error",
+            "expiry",
+            "guard",
+            "index",
+            "interval",
+            "lease",
+            "meter",
+            "namespace",
+            "operation",
+            "store",
+        ],
     ),
-    ("sweep", &["clock", "entry", "error", "expiry", "lease", "meter", "namespace", "pacing", "registry", "store"]),
+    ("restore", &["archive", "clock", "error", "expiry", "namespace", "registry", "store"]),
+    (
+        "sweep",
+        &["archive", "clock", "entry", "error", "expiry", "guard", "lease", "meter", "namespace", "pacing", "registry", "store"],
+    ),
     ("prune", &["error", "index", "interval", "lease", "namespace", "registry", "store", "sweep"]),
-    ("sweeper", &["clock", "entry", "error", "lease", "meter", "namespace", "pacing", "registry", "store", "sweep"]),
+    (
+        "sweeper",
+        &["clock", "entry", "error", "guard", "lease", "meter", "namespace", "pacing", "registry", "store", "sweep"],
+    ),
+    ("doctor", &["entry", "error", "expiry", "index", "namespace", "registry", "store", "sweeper"]),
 ];
 
 /// Words that a part of the source must not hold outside of comments, and where they may stand all the same.
@@ -39,7 +61,7 @@ const CONFINED: [(&str, &[&str]); 3] = [
 const DRIVER: [&str; 4] = ["src/store/mongo", "src/error", "src/index", "src/bin"];
 
 /// Modules that do no input or output and know no runtime.
-const PURE: [&str; 5] = ["number", "index", "expiry", "entry", "namespace"];
+const PURE: [&str; 6] = ["number", "index", "expiry", "guard", "entry", "namespace"];
 
 /// About as much as can be read at a sitting.
 const LONGEST_FILE: usize = 400;
@@ -113,7 +135,7 @@ fn first_word(text: &str) -> String {
 fn arrows_between_modules_point_one_way() {
     let rank = |module: &str| ARROWS.iter().position(|(name, _)| *name == module);
     for (module, allowed) in ARROWS {
-        for target in allowed {
+        for target in *allowed {
             assert!(rank(target) < rank(module), "{module} -> {target} points up");
         }
     }

@@ -3,6 +3,7 @@
 //! There is no negation among them, so that a comparison which is not certain can be taken for "does not match": it then
 //! keeps the document.
 
+mod differs;
 mod types;
 
 use std::{cmp::Ordering, fmt};

@@ -1,6 +1,6 @@
 //! What stands at a field path, as MongoDB's queries and index keys see it.
 
-use mongodb::bson::{RawArray, RawBsonRef, RawDocument};
+use mongodb::bson::{RawArray, RawBsonRef, RawDocument, raw::RawElement};
 
 /// Unreadable BSON on the way.
 #[derive(Debug)]
@@ -10,55 +10,97 @@ fn unreadable(error: impl std::fmt::Display) -> Unreadable {
     Unreadable(error.to_string())
 }
 
-/// Hands every value at the path to `visit`; `None` stands for a document in which the path ends early.
-///
-/// Arrays on the way are entered, but not arrays directly within arrays. A number in the path is both an element's
-/// position and a field name of the documents in the array. An array at the end of the path is handed over element by
-/// element and then as a whole, unless its position in another array was named by the path: then only as a whole.
+/// A value at the end of a path, and the name that it stands under, or its position in an array, as written there.
+pub(super) struct Place<'a> {
+    pub(super) name: &'a str,
+    pub(super) value: RawBsonRef<'a>,
+}
+
+/// Hands every value at the path to the visitor, as [`walk`] finds them.
 pub(crate) fn visit<'a>(
     document: &'a RawDocument,
     path: &[String],
     visitor: &mut dyn FnMut(Option<RawBsonRef<'a>>),
 ) -> Result<(), Unreadable> {
+    walk(document, path, &mut |place| visitor(place.map(|place| place.value)))
+}
+
+/// Hands every value at the path to `visitor`; `None` stands for a document in which the path ends early.
+///
+/// Arrays on the way are entered, but not arrays directly within arrays. A number in the path is both an element's
+/// position and a field name of the documents in the array. An array at the end of the path is handed over element by
+/// element and then as a whole, unless its position in another array was named by the path: then only as a whole.
+pub(super) fn walk<'a>(
+    document: &'a RawDocument,
+    path: &[String],
+    visitor: &mut dyn FnMut(Option<Place<'a>>),
+) -> Result<(), Unreadable> {
     let Some((first, rest)) = path.split_first() else { return Ok(()) };
-    match (document.get(first).map_err(unreadable)?, rest) {
-        (Some(RawBsonRef::Array(array)), _) => visit_array(array, rest, visitor)?,
-        (Some(value), []) => visitor(Some(value)),
-        (Some(RawBsonRef::Document(inner)), _) => visit(inner, rest, visitor)?,
+    match (field(document, first)?, rest) {
+        (Some(Place { name, value: RawBsonRef::Array(array) }), _) => walk_array(name, array, rest, visitor)?,
+        (Some(place), []) => visitor(Some(place)),
+        (Some(Place { value: RawBsonRef::Document(inner), .. }), _) => walk(inner, rest, visitor)?,
         _ => visitor(None),
     }
     Ok(())
 }
 
-fn visit_array<'a>(
+fn walk_array<'a>(
+    name: &'a str,
     array: &'a RawArray,
     path: &[String],
-    visitor: &mut dyn FnMut(Option<RawBsonRef<'a>>),
+    visitor: &mut dyn FnMut(Option<Place<'a>>),
 ) -> Result<(), Unreadable> {
     let Some((first, rest)) = path.split_first() else {
-        for element in array {
-            visitor(Some(element.map_err(unreadable)?));
+        for element in elements(array)? {
+            visitor(Some(element?));
         }
-        visitor(Some(RawBsonRef::Array(array)));
+        visitor(Some(Place { name, value: RawBsonRef::Array(array) }));
         return Ok(());
     };
     let named = position(first);
-    for (index, element) in array.into_iter().enumerate() {
-        let element = element.map_err(unreadable)?;
-        if let RawBsonRef::Document(inner) = element {
-            visit(inner, path, visitor)?;
+    for (index, element) in elements(array)?.enumerate() {
+        let element = element?;
+        if let RawBsonRef::Document(inner) = element.value {
+            walk(inner, path, visitor)?;
         }
         if named != Some(index) {
             continue;
         }
         match (element, rest) {
             (element, []) => visitor(Some(element)),
-            (RawBsonRef::Document(inner), rest) => visit(inner, rest, visitor)?,
-            (RawBsonRef::Array(inner), rest) => visit_array(inner, rest, visitor)?,
+            (Place { value: RawBsonRef::Document(inner), .. }, rest) => walk(inner, rest, visitor)?,
+            (Place { name, value: RawBsonRef::Array(inner) }, rest) => walk_array(name, inner, rest, visitor)?,
             _ => {}
         }
     }
     Ok(())
+}
+
+/// The first field of this name. What stands before it is not looked into.
+fn field<'a>(document: &'a RawDocument, wanted: &str) -> Result<Option<Place<'a>>, Unreadable> {
+    for element in document.iter_elements() {
+        let element = element.map_err(unreadable)?;
+        let name = name_of(&element);
+        if name == wanted {
+            return Ok(Some(Place { name, value: element.value().map_err(unreadable)? }));
+        }
+    }
+    Ok(None)
+}
+
+fn elements(array: &RawArray) -> Result<impl Iterator<Item = Result<Place<'_>, Unreadable>>, Unreadable> {
+    // An array is stored as a document whose names are the positions.
+    let elements = RawDocument::from_bytes(array.as_bytes()).map_err(unreadable)?.iter_elements();
+    Ok(elements.map(|element| {
+        let element = element.map_err(unreadable)?;
+        Ok(Place { name: name_of(&element), value: element.value().map_err(unreadable)? })
+    }))
+}
+
+#[allow(clippy::useless_asref)] // in BSON 3 a name has a type of its own
+fn name_of<'a>(element: &RawElement<'a>) -> &'a str {
+    element.key().as_ref()
 }
 
 /// The position in an array that a path component names: `0`, `17`, but not `01` or `+1`.

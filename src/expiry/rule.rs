@@ -3,6 +3,8 @@
 use mongodb::bson::{DateTime, Document, RawBsonRef, RawDocument};
 
 use super::{
+    absence::{Absence, absence},
+    lookalike::number_in_words,
     partial::PartialFilter,
     path::{self, Unreadable},
     verdict::{Reason, Verdict},
@@ -124,6 +126,11 @@ impl Rule {
         &self.field
     }
 
+    /// How long after its date a document expires, in milliseconds.
+    pub(crate) fn period_millis(&self) -> i64 {
+        self.expire_after.millis()
+    }
+
     pub(crate) fn partial(&self) -> Option<&PartialFilter> {
         self.partial.as_ref()
     }
@@ -133,7 +140,7 @@ impl Rule {
         self.partial.as_ref().is_some_and(PartialFilter::compares_strings)
     }
 
-    fn dates(&self, document: &RawDocument) -> Result<Result<Dates, Reason>, Unreadable> {
+    pub(super) fn dates(&self, document: &RawDocument) -> Result<Result<Dates, Reason>, Unreadable> {
         let mut dates: Option<Dates> = None;
         let mut other = Other::default();
         path::visit(document, self.field.parts(), &mut |value| match value {
@@ -157,7 +164,7 @@ impl Rule {
 /// What was found at the field instead of a date.
 #[derive(Default)]
 struct Other {
-    found: Option<&'static str>,
+    found: Option<(&'static str, Option<String>)>,
     array: Option<ArrayFound>,
 }
 
@@ -173,8 +180,8 @@ impl Other {
                 self.array =
                     Some(ArrayFound { hint: array_hint(self.array.is_some() || holds_array(array), array.is_empty()) });
             }
-            Some(value) => self.found = self.found.or(Some(in_words(value))),
-            None => {}
+            Some(value) if self.found.is_none() => self.found = Some((in_words(value), number_in_words(value))),
+            Some(_) | None => {}
         }
     }
 
@@ -183,11 +190,19 @@ impl Other {
         if let Some(ArrayFound { hint }) = self.array {
             return Reason::ArrayWithoutDate { field: name, hint };
         }
-        if let Some(found) = self.found {
-            return Reason::NotADate { field: name, found };
+        if let Some((found, hint)) = self.found {
+            return Reason::NotADate { field: name, found, hint };
         }
-        let literal = field.parts().len() > 1 && matches!(document.get(field.as_str()), Ok(Some(_)));
-        let hint = literal.then_some("there is a field with this very name, dots included, which a path never sees");
+        let hint = match absence(document, field.parts()) {
+            Absence::LiteralName { fields, .. } if fields == field.parts().len() => {
+                Some("there is a field with this very name, dots included, which a path never sees")
+            }
+            Absence::LiteralName { .. } => {
+                Some("there is a field whose very name is a part of it, dots included, which a path never sees")
+            }
+            Absence::EmptyArray => Some("an array on the way to it is empty"),
+            Absence::Unknown => None,
+        };
         Reason::Missing { field: name, hint }
     }
 }
@@ -275,6 +290,18 @@ mod tests {
                 doc! { "ts": [[date]] },
                 "\"ts\" is an array without a BSON Date; only one level of an array is looked into",
             ),
+            (
+                "ts",
+                doc! { "ts": 1_527_206_400 },
+                "\"ts\" is a number; TTL needs a BSON Date; as seconds since 1970 it is 2018-05-25T00:00:00Z",
+            ),
+            (
+                "a.b.c",
+                doc! { "a": { "b.c": date } },
+                "\"a.b.c\" is missing; TTL needs a BSON Date; \
+                 there is a field whose very name is a part of it, dots included, which a path never sees",
+            ),
+            ("a.b", doc! { "a": [] }, "\"a.b\" is missing; TTL needs a BSON Date; an array on the way to it is empty"),
             (
                 "a.b",
                 doc! { "a.b": date },

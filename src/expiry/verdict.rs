@@ -58,6 +58,8 @@ pub enum Reason {
         field: String,
         /// What is there, in words.
         found: &'static str,
+        /// What else was noticed: of a number, which instant it would be.
+        hint: Option<String>,
     },
     /// There is an array at the field path, without a date directly in it.
     ArrayWithoutDate {
@@ -80,7 +82,7 @@ pub enum Reason {
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let hinted = |f: &mut fmt::Formatter<'_>, hint: Option<&'static str>| match hint {
+        let hinted = |f: &mut fmt::Formatter<'_>, hint: Option<&str>| match hint {
             Some(hint) => write!(f, "; {hint}"),
             None => Ok(()),
         };
@@ -91,7 +93,10 @@ impl fmt::Display for Reason {
                 write!(f, "\"{field}\" is missing; TTL needs a BSON Date")?;
                 hinted(f, *hint)
             }
-            Reason::NotADate { field, found } => write!(f, "\"{field}\" is {found}; TTL needs a BSON Date"),
+            Reason::NotADate { field, found, hint } => {
+                write!(f, "\"{field}\" is {found}; TTL needs a BSON Date")?;
+                hinted(f, hint.as_deref())
+            }
             Reason::ArrayWithoutDate { field, hint } => {
                 write!(f, "\"{field}\" is an array without a BSON Date")?;
                 hinted(f, *hint)

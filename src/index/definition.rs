@@ -32,7 +32,7 @@ impl FieldPath {
 
 /// A checked TTL index on a collection.
 ///
-/// The partial filter is kept as it was written; `expiry::Rule` understands it.
+/// The partial filter and the guards are kept as they were written; `expiry::Rule` and `guard::Guards` understand them.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Definition {
     pub(crate) collection: CollectionName,
@@ -45,6 +45,8 @@ pub(crate) struct Definition {
     /// Whether the maker asked for a collation; it matters to filters that compare strings.
     pub(crate) collation: bool,
     pub(crate) supporting_index: bool,
+    /// What keeps documents that are due, as it was written.
+    pub(crate) guards: Vec<Document>,
 }
 
 /// Whether two partial filters are the same as written.
@@ -89,6 +91,7 @@ impl Definition {
         }
         let name = parse_name(&mut spec, &key)?;
         let partial_filter = spec.remove("partialFilterExpression");
+        let guards = parse_guards(spec.remove("guards"))?;
         let collation = spec.remove("collation").is_some_and(|c| c != Bson::Null);
         let unique = parse_unique(spec.remove("unique"))?;
         let sparse = matches!(spec.get("sparse"), Some(Bson::Boolean(true) | Bson::Int32(1)));
@@ -157,6 +160,7 @@ impl Definition {
             partial_filter,
             collation,
             supporting_index: index.supporting_index,
+            guards,
         })
     }
 
@@ -168,6 +172,9 @@ impl Definition {
             "expireAfterSeconds": self.expire_after.seconds(),
         };
         spec.extend(self.partial_filter.clone().map(|filter| ("partialFilterExpression".to_owned(), filter.into())));
+        if !self.guards.is_empty() {
+            spec.insert("guards", self.guards.clone());
+        }
         spec
     }
 
@@ -228,6 +235,15 @@ fn parse_unique(value: Option<Bson>) -> Result<bool, Refusal> {
     }
 }
 
+fn parse_guards(value: Option<Bson>) -> Result<Vec<Document>, Refusal> {
+    let guards = match value {
+        None => Some(Vec::new()),
+        Some(Bson::Array(guards)) => guards.iter().map(|guard| guard.as_document().cloned()).collect(),
+        Some(_) => None,
+    };
+    guards.ok_or_else(|| Refusal::new(Code::TypeMismatch, "The field 'guards' must be an array of objects"))
+}
+
 fn parse_directions(key: &Document) -> Result<Vec<i32>, Refusal> {
     if key.is_empty() {
         return Err(Refusal::new(Code::CannotCreateIndex, "Index keys cannot be an empty object"));
@@ -256,7 +272,8 @@ fn direction(value: &Bson) -> Result<i32, String> {
     }
 }
 
-fn check_field(field: &str) -> Result<(), Refusal> {
+/// Refuses what no field in an index can be called.
+pub(crate) fn check_field(field: &str) -> Result<(), Refusal> {
     let refuse = |why: &str| Err(Refusal::new(Code::CannotCreateIndex, format!("\"{field}\": {why}")));
     if field == "$**" || field.ends_with(".$**") {
         return refuse("Index type 'wildcard' cannot be a TTL index");

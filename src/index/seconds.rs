@@ -52,10 +52,7 @@ impl ExpireAfter {
     }
 
     pub(crate) fn from_duration(period: Duration) -> Result<Self, Refusal> {
-        match (i64::try_from(period.as_secs()), period.subsec_nanos()) {
-            (Ok(seconds), 0) => Self::parse(&Bson::Int64(seconds)),
-            _ => Self::parse(&Bson::Double(period.as_secs_f64())),
-        }
+        Self::parse(&self::period(period))
     }
 
     pub(crate) fn seconds(self) -> i32 {
@@ -68,6 +65,14 @@ impl ExpireAfter {
 
     pub(crate) fn duration(self) -> Duration {
         Duration::from_secs(self.0.unsigned_abs().into())
+    }
+}
+
+/// Seconds as they are written. A fraction stays one, to be refused by whoever checks.
+pub(crate) fn period(period: Duration) -> Bson {
+    match (i64::try_from(period.as_secs()), period.subsec_nanos()) {
+        (Ok(seconds), 0) => Bson::Int64(seconds),
+        _ => Bson::Double(period.as_secs_f64()),
     }
 }
 

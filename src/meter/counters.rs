@@ -55,6 +55,8 @@ pub struct Counts {
     pub uncertain: u64,
     /// Times that a document was still due and could not be deleted.
     pub left: u64,
+    /// Times that a guard or a veto kept a document that was due.
+    pub kept: u64,
     /// Times that the backend took a document for due and the rule did not.
     pub disputed: u64,
     /// Batches.
@@ -103,11 +105,13 @@ impl Delays {
 impl Counts {
     pub(super) fn add(&mut self, other: &Counts) {
         // Written out, so that a count that is added is not forgotten here.
-        let Counts { deleted, changed, uncertain, left, disputed, batches, batch_time, passes, errors, delays } = other;
+        let Counts { deleted, changed, uncertain, left, kept, disputed, batches, batch_time, passes, errors, delays } =
+            other;
         self.deleted += deleted;
         self.changed += changed;
         self.uncertain += uncertain;
         self.left += left;
+        self.kept += kept;
         self.disputed += disputed;
         self.batches += batches;
         self.batch_time += *batch_time;

@@ -50,6 +50,7 @@ pub const METRICS: &[Metric] = &[
     UNCERTAIN,
     CHANGED,
     LEFT,
+    KEPT,
     DISPUTED,
     OLDEST_DUE,
     BATCHES,
@@ -107,6 +108,12 @@ pub(super) const LEFT: Metric = counter(
     "ttl_index_left_documents_total",
     "documents",
     "Times that a document was still due and could not be deleted.",
+);
+
+pub(super) const KEPT: Metric = counter(
+    "ttl_index_kept_documents_total",
+    "documents",
+    "Times that a guard or a veto kept a document that was due.",
 );
 
 pub(super) const DISPUTED: Metric = counter(

@@ -5,11 +5,12 @@ use std::future::IntoFuture;
 use futures_util::{FutureExt, future::BoxFuture};
 use mongodb::bson::oid::ObjectId;
 
-use super::{IndexInfo, Slot, Snapshot, TtlRegistry, continuation, creation, modify, supporting};
+use super::{IndexInfo, Slot, Snapshot, TtlRegistry, continuation, creation, guards, modify, supporting};
 use crate::{
     entry::{Entry, IndexState},
     error::{Code, Refusal, Result},
     expiry::Rule,
+    guard::Guards,
     index::{Definition, TtlIndex, same_filter},
     lease::{MAX_WAIT, wait_until_acknowledged},
     store::{Change, DynStore, MAX_INDEXES},
@@ -78,12 +79,12 @@ impl<'a> IntoFuture for CreateIndex<'a> {
 }
 
 async fn create(shared: &DynStore, definition: Definition, or_modify: bool) -> Result<IndexInfo> {
-    let (rule, store) = (Rule::of(&definition)?, &**shared);
+    let (rule, guards, store) = (Rule::of(&definition)?, Guards::parse(&definition.guards)?, &**shared);
     loop {
         let snapshot = Snapshot::load(store).await?;
         match snapshot.find(&definition.collection) {
             Some(Slot::Broken(broken)) => return Err(broken.refusal().into()),
-            Some(Slot::Good(existing)) => return again(shared, existing, &definition, or_modify).await,
+            Some(Slot::Good(existing)) => return again(shared, existing, (&definition, &guards), or_modify).await,
             None if snapshot.slots.len() >= MAX_INDEXES => return Err(limit_reached().into()),
             None => {}
         }
@@ -92,11 +93,13 @@ async fn create(shared: &DynStore, definition: Definition, or_modify: bool) -> R
         let collection = store.inspect(&definition.collection).await?;
         creation::check_collection(&definition, &rule, &collection)?;
         let plan = supporting::plan(&definition, None, &collection)?;
+        guards::check_children(store, &guards).await?;
         let now = store.now().await?;
         let entry = Entry {
             id: ObjectId::new(),
             definition: definition.clone(),
             rule: rule.clone(),
+            guards: guards.clone(),
             state: IndexState::Creating,
             supporting: plan.noted(),
             uuid: collection.uuid,
@@ -114,9 +117,17 @@ async fn create(shared: &DynStore, definition: Definition, or_modify: bool) -> R
 }
 
 /// The collection has a TTL index already.
-async fn again(shared: &DynStore, existing: &Entry, wanted: &Definition, or_modify: bool) -> Result<IndexInfo> {
+async fn again(
+    shared: &DynStore,
+    existing: &Entry,
+    (wanted, guards): (&Definition, &Guards),
+    or_modify: bool,
+) -> Result<IndexInfo> {
     let store = &**shared;
-    let relation = compare(&existing.definition, wanted);
+    let relation = match compare(&existing.definition, wanted) {
+        Relation::Identical | Relation::OtherPeriod if !existing.guards.same_as(guards) => Relation::OtherGuards,
+        relation => relation,
+    };
     let modified = relation == Relation::OtherPeriod && or_modify;
     if relation != Relation::Identical && !modified {
         return Err(relation.refusal(&existing.definition, wanted).into());
@@ -153,6 +164,7 @@ enum Relation {
     OtherPeriod,
     OtherName,
     OtherSupport,
+    OtherGuards,
     SameNameOnly,
     Another,
 }
@@ -195,6 +207,13 @@ impl Relation {
                 format!(
                     "The same index exists on {collection} with another choice of supporting index; \
                      drop it first, or ask for the same"
+                ),
+            ),
+            Relation::OtherGuards => (
+                Code::IndexOptionsConflict,
+                format!(
+                    "The same index exists on {collection} with other guards; set its guards instead (set_guards, or the \
+                     command guard), or ask for the same"
                 ),
             ),
             Relation::SameNameOnly => (

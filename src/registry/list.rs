@@ -9,6 +9,7 @@ use super::{Slot, Snapshot, TtlRegistry};
 use crate::{
     entry::{Broken, Entry, IndexState, SupportingIndex},
     error::Result,
+    guard::Reference,
 };
 
 impl TtlRegistry {
@@ -62,6 +63,8 @@ pub struct IndexInfo {
     pub expire_after: Option<Duration>,
     /// Only documents matching it expire.
     pub partial_filter: Option<Document>,
+    /// What keeps documents that are due.
+    pub guards: Vec<Reference>,
     /// The state.
     pub state: IndexState,
     /// The ordinary index that sweeps walk.
@@ -81,6 +84,7 @@ impl IndexInfo {
             key: definition.key(),
             expire_after: Some(definition.expire_after.duration()),
             partial_filter: definition.partial_filter.clone(),
+            guards: entry.guards.iter().map(|guard| guard.to_document().into()).collect(),
             state: entry.state,
             supporting_index: entry.supporting.clone(),
             created_at: Some(entry.created_at),
@@ -102,6 +106,7 @@ impl IndexInfo {
             key: broken.key.clone(),
             expire_after: None,
             partial_filter: None,
+            guards: Vec::new(),
             state: IndexState::NeedsRepair,
             supporting_index: None,
             created_at: broken.created_at,

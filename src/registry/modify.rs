@@ -78,11 +78,7 @@ impl ModifyIndex<'_> {
         };
         let revision = set_period(store, id, expire_after, None).await?.ok_or_else(dropped)?;
         wait_until_acknowledged(&self.registry.store, revision, self.max_wait).await?;
-        match Snapshot::load(store).await?.find(&collection) {
-            Some(Slot::Good(entry)) => Ok(IndexInfo::of(entry)),
-            Some(Slot::Broken(broken)) => Err(broken.refusal().into()),
-            None => Err(no_index(&collection).into()),
-        }
+        Ok(IndexInfo::of(Snapshot::load(store).await?.understood(&collection)?))
     }
 }
 

@@ -53,8 +53,14 @@ impl Snapshot {
 
     /// The entry of a collection, if it can be swept by.
     pub(crate) fn entry(&self, collection: &CollectionName) -> Result<&Entry, Refusal> {
+        let entry = self.understood(collection)?;
+        entry.check_state().map(|()| entry)
+    }
+
+    /// The entry of a collection, if it can be understood, in whatever state.
+    pub(super) fn understood(&self, collection: &CollectionName) -> Result<&Entry, Refusal> {
         match self.find(collection) {
-            Some(Slot::Good(entry)) => entry.check_state().map(|()| &**entry),
+            Some(Slot::Good(entry)) => Ok(entry),
             Some(Slot::Broken(broken)) => Err(broken.refusal()),
             None => Err(super::no_index(collection)),
         }
@@ -135,7 +141,8 @@ impl Broken {
         Refusal::new(
             Code::InvalidOptions,
             format!(
-                "the TTL index {} of {} cannot be understood and deletes nothing: {}; modify its period, or drop it",
+                "the TTL index {} of {} cannot be understood and deletes nothing: {}; modify its period, or drop it. \
+                 Guards that cannot be understood are set anew",
                 self.name, self.collection, self.why
             ),
         )

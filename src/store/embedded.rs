@@ -1,10 +1,13 @@
 //! A small document store of our own, in one file or in memory: TTL indexes without any server.
 
 mod collection;
+mod guard;
+mod documents;
 mod keys;
 mod pass;
 mod records;
 mod rules;
+mod sample;
 mod tables;
 
 pub use collection::{Documents, EmbeddedCollection};
@@ -12,15 +15,20 @@ pub use collection::{Documents, EmbeddedCollection};
 use std::{collections::HashMap, fmt, fs, path::Path, sync::Arc};
 
 use futures_util::{FutureExt, future::BoxFuture};
-use mongodb::bson::{DateTime, Document, oid::ObjectId};
+use mongodb::bson::{Bson, DateTime, Document, RawDocumentBuf, oid::ObjectId};
 use tokio::time::Instant;
 
 use self::{pass::EmbeddedPass, tables::Tables};
-use super::{Change, Collection, Guard, Kind, Pass, PhysicalIndex, Records, Store, Target, Wake, sealed};
+use super::{
+    Change, Collection, Guard, Judge, Kind, Pass, PhysicalIndex, Placed, Records, Sampled, Store, Target, Touched, Wake,
+    sealed,
+};
 use crate::{
     clock::ManualClock,
     entry::Entry,
     error::{Error, Result},
+    expiry::Rule,
+    guard::{Ids, ReferenceGuard},
     namespace::CollectionName,
 };
 
@@ -33,6 +41,8 @@ use crate::{
 ///
 /// Every write is one durable transaction: after it returns, a crash does not undo it; until then, a crash leaves nothing
 /// of it. A file belongs to one process at a time; opening it a second time is an error.
+///
+/// However large the file is, 16 MiB of it are kept in memory at most, to be at hand.
 ///
 /// # Assumptions
 ///
@@ -183,6 +193,19 @@ impl Store for EmbeddedStore {
         self.clock_now()
     }
 
+    fn lists_by_date(&self) -> bool {
+        true
+    }
+
+    fn sample<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        size: u32,
+        judge: Judge<'a>,
+    ) -> BoxFuture<'a, Result<Sampled>> {
+        sample::sample(&self.tables, collection, size, judge).boxed()
+    }
+
     fn wake(&self) -> Option<Wake> {
         Some(self.tables.wake.clone())
     }
@@ -212,6 +235,10 @@ impl Store for EmbeddedStore {
         })
     }
 
+    fn index_specs<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Vec<Document>>> {
+        async move { Ok(self.indexes(collection).await?.iter().map(PhysicalIndex::to_spec).collect()) }.boxed()
+    }
+
     fn inspect<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Collection>> {
         async move {
             let indexes = self.indexes(collection).await?;
@@ -234,6 +261,47 @@ impl Store for EmbeddedStore {
 
     fn drop_index<'a>(&'a self, _collection: &'a CollectionName, _name: &'a str) -> BoxFuture<'a, Result<()>> {
         std::future::ready(Ok(())).boxed()
+    }
+
+    fn referenced<'a>(&'a self, guard: &'a ReferenceGuard, ids: Ids, now: DateTime) -> BoxFuture<'a, Result<Ids>> {
+        let guard = guard.clone();
+        blocking(&self.tables, move |tables| guard::referenced(tables, &guard, ids, now))
+    }
+
+    /// There are none, and collections come and go with their documents.
+    fn indexes_children(&self) -> bool {
+        false
+    }
+
+    fn touch<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        rule: &'a Rule,
+        ids: Vec<Bson>,
+        until: DateTime,
+    ) -> BoxFuture<'a, Result<Touched>> {
+        let (name, rule) = (collection.as_str().to_owned(), rule.clone());
+        blocking(&self.tables, move |tables| tables.write(|writing| guard::touch(writing, &name, &rule, ids, until)))
+    }
+
+    fn insert_missing<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        documents: Vec<RawDocumentBuf>,
+    ) -> BoxFuture<'a, Result<Vec<Placed>>> {
+        let name = collection.as_str().to_owned();
+        blocking(&self.tables, move |tables| {
+            tables.write(|writing| documents::insert_missing(writing, &name, &documents))
+        })
+    }
+
+    fn fetch<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        ids: Vec<Bson>,
+    ) -> BoxFuture<'a, Result<Vec<RawDocumentBuf>>> {
+        let name = collection.as_str().to_owned();
+        blocking(&self.tables, move |tables| documents::fetch(tables, &name, &ids))
     }
 
     fn open_pass(&self, target: Target) -> BoxFuture<'_, Result<Box<dyn Pass>>> {

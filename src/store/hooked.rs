@@ -12,11 +12,12 @@ use mongodb::bson::{Bson, DateTime, Document, RawDocumentBuf};
 use tokio::time::Instant;
 
 use super::{
-    Change, Collection, Deletion, DynStore, Found, Guard, IntoStore, Pass, PhysicalIndex, Position, Records, Store,
-    Target, Wake, id_bytes, sealed,
+    Change, Collection, Deletion, DynStore, Found, Guard, IntoStore, Judge, Pass, PhysicalIndex, Position, Records, Sampled, Store, Target, Touched, Wake, id_bytes, sealed, Placed,
 };
 use crate::{
     error::{Error, Result},
+    expiry::Rule,
+    guard::{Ids, ReferenceGuard},
     namespace::CollectionName,
 };
 
@@ -37,12 +38,14 @@ pub enum Fault {
     Fails,
 }
 
+type BeforeGuard = Arc<dyn Fn(Vec<Bson>) -> BoxFuture<'static, ()> + Send + Sync>;
 type BeforeDelete = Arc<dyn Fn(Vec<Bson>) -> BoxFuture<'static, Fault> + Send + Sync>;
 
 /// A real store, with a hook between finding documents and deleting them. For tests; unstable.
 #[derive(Clone)]
 pub struct HookedStore {
     inner: DynStore,
+    before_guard: Option<BeforeGuard>,
     before_delete: BeforeDelete,
     spared: Arc<HashSet<Vec<u8>>>,
 }
@@ -54,7 +57,16 @@ impl HookedStore {
         F: Future<Output = Fault> + Send + 'static,
     {
         let before_delete = Arc::new(move |ids| hook(ids).boxed());
-        Self { inner: store.into_store().0, before_delete, spared: Arc::default() }
+        Self { inner: store.into_store().0, before_guard: None, before_delete, spared: Arc::default() }
+    }
+
+    /// Calls `hook` with the `_id`s of each batch, after they were found and before a guard is asked about them.
+    pub fn before_guard<F>(mut self, hook: impl Fn(Vec<Bson>) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.before_guard = Some(Arc::new(move |ids| hook(ids).boxed()));
+        self
     }
 
     /// Leaves the documents with these `_id`s out of every delete, as if the database could not delete them.
@@ -131,6 +143,23 @@ impl Store for HookedStore {
         self.inner.settle_time()
     }
 
+    fn told_time(&self) -> BoxFuture<'_, Result<Option<DateTime>>> {
+        self.inner.told_time()
+    }
+
+    fn lists_by_date(&self) -> bool {
+        self.inner.lists_by_date()
+    }
+
+    fn sample<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        size: u32,
+        judge: Judge<'a>,
+    ) -> BoxFuture<'a, Result<Sampled>> {
+        self.inner.sample(collection, size, judge)
+    }
+
     fn wake(&self) -> Option<Wake> {
         self.inner.wake()
     }
@@ -141,6 +170,10 @@ impl Store for HookedStore {
 
     fn indexes<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Vec<PhysicalIndex>>> {
         self.inner.indexes(collection)
+    }
+
+    fn index_specs<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Vec<Document>>> {
+        self.inner.index_specs(collection)
     }
 
     fn inspect<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Collection>> {
@@ -157,6 +190,46 @@ impl Store for HookedStore {
 
     fn drop_index<'a>(&'a self, collection: &'a CollectionName, name: &'a str) -> BoxFuture<'a, Result<()>> {
         self.inner.drop_index(collection, name)
+    }
+
+    fn referenced<'a>(&'a self, guard: &'a ReferenceGuard, ids: Ids, now: DateTime) -> BoxFuture<'a, Result<Ids>> {
+        async move {
+            if let Some(hook) = &self.before_guard {
+                hook(ids.unreferenced()).await;
+            }
+            self.inner.referenced(guard, ids, now).await
+        }
+        .boxed()
+    }
+
+    fn indexes_children(&self) -> bool {
+        self.inner.indexes_children()
+    }
+
+    fn touch<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        rule: &'a Rule,
+        ids: Vec<Bson>,
+        until: DateTime,
+    ) -> BoxFuture<'a, Result<Touched>> {
+        self.inner.touch(collection, rule, ids, until)
+    }
+
+    fn insert_missing<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        documents: Vec<RawDocumentBuf>,
+    ) -> BoxFuture<'a, Result<Vec<Placed>>> {
+        self.inner.insert_missing(collection, documents)
+    }
+
+    fn fetch<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        ids: Vec<Bson>,
+    ) -> BoxFuture<'a, Result<Vec<RawDocumentBuf>>> {
+        self.inner.fetch(collection, ids)
     }
 
     fn open_pass(&self, target: Target) -> BoxFuture<'_, Result<Box<dyn Pass>>> {
@@ -202,6 +275,10 @@ impl Pass for HookedPass {
             }
         }
         .boxed()
+    }
+
+    fn unrepeatable(&self, found: &Found) -> Option<String> {
+        self.inner.unrepeatable(found)
     }
 
     fn next_date(&mut self) -> BoxFuture<'_, Result<Option<DateTime>>> {

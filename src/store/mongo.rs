@@ -5,18 +5,22 @@
 
 mod answer;
 mod catalog;
+mod guard;
+mod documents;
 mod modify;
 mod pass;
 mod probe;
 mod records;
 mod registry;
+mod sample;
+mod touch;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt, future::BoxFuture};
 use mongodb::{
     Database,
-    bson::{Bson, DateTime, Document, doc},
+    bson::{Bson, DateTime, Document, RawDocumentBuf, doc},
     options::{DatabaseOptions, ReadPreference, SelectionCriteria},
 };
 use tokio::sync::OnceCell;
@@ -26,9 +30,11 @@ use self::{
     pass::MongoPass,
     probe::Extensions,
 };
-use super::{Change, Collection, Guard, Pass, PhysicalIndex, Records, Store, Target, sealed};
+use super::{Change, Collection, Guard, Judge, Pass, PhysicalIndex, Reading, Records, Sampled, Store, Target, Touched, sealed, Placed};
 use crate::{
-    error::{Error, Result},
+    error::{Code, Error, Refusal, Result},
+    expiry::Rule,
+    guard::{Ids, ReferenceGuard},
     namespace::CollectionName,
 };
 
@@ -107,15 +113,22 @@ impl Mongo {
 
     /// The time at which the server answered: behind its clock by the way of the answer, never ahead of it.
     async fn server_time(&self) -> Result<DateTime> {
+        match self.hello_time().await? {
+            Some(time) if !self.portable_only => Ok(time),
+            _ => self.stamped_time().await,
+        }
+    }
+
+    async fn hello_time(&self) -> Result<Option<DateTime>> {
         let reply = self
             .database
             .run_command(doc! { "hello": 1 })
             .await
             .map_err(Error::backend("asking the server for its time"))?;
-        match reply.get("localTime") {
-            Some(Bson::DateTime(time)) if !self.portable_only => Ok(*time),
-            _ => self.stamped_time().await,
-        }
+        Ok(match reply.get("localTime") {
+            Some(Bson::DateTime(time)) => Some(*time),
+            _ => None,
+        })
     }
 
     /// The time that the server stamps on a write, for backends whose `hello` tells none.
@@ -133,6 +146,14 @@ impl Mongo {
             _ => Err(Error::Unfit("it tells its time neither in `hello` nor by `$currentDate`".to_owned())),
         }
     }
+}
+
+fn inexact(collection: &CollectionName) -> Refusal {
+    let why = format!(
+        "this backend cannot be told to delete a document of {collection} only as it was archived; nothing is deleted. \
+         Archive without this, by matching dates only, if a change between archiving and deleting may be lost"
+    );
+    Refusal::new(Code::InvalidOptions, why)
 }
 
 impl Store for Mongo {
@@ -186,6 +207,19 @@ impl Store for Mongo {
         })
     }
 
+    fn told_time(&self) -> BoxFuture<'_, Result<Option<DateTime>>> {
+        answered(ANSWER, self.hello_time())
+    }
+
+    fn sample<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        size: u32,
+        judge: Judge<'a>,
+    ) -> BoxFuture<'a, Result<Sampled>> {
+        answered(STATEMENT, sample::sample(&self.database, self.portable_only, collection, size, judge))
+    }
+
     fn settle_time(&self) -> BoxFuture<'_, Result<Duration>> {
         answered(STATEMENT, async move {
             Ok(if self.extensions().await?.ends_in_time() { Duration::ZERO } else { UNBOUNDED })
@@ -198,6 +232,10 @@ impl Store for Mongo {
 
     fn indexes<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Vec<PhysicalIndex>>> {
         answered(ANSWER, catalog::list_indexes(&self.database, collection))
+    }
+
+    fn index_specs<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Vec<Document>>> {
+        answered(ANSWER, catalog::index_specs(&self.database, collection))
     }
 
     fn inspect<'a>(&'a self, collection: &'a CollectionName) -> BoxFuture<'a, Result<Collection>> {
@@ -218,9 +256,42 @@ impl Store for Mongo {
         answered(STATEMENT, catalog::drop_index(&self.database, collection, name))
     }
 
+    fn referenced<'a>(&'a self, guard: &'a ReferenceGuard, ids: Ids, now: DateTime) -> BoxFuture<'a, Result<Ids>> {
+        guard::referenced(&self.database, guard, ids, now).boxed()
+    }
+
+    fn touch<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        rule: &'a Rule,
+        ids: Vec<Bson>,
+        until: DateTime,
+    ) -> BoxFuture<'a, Result<Touched>> {
+        touch::touch(&self.database, collection, rule, ids, until).boxed()
+    }
+
+    fn insert_missing<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        documents: Vec<RawDocumentBuf>,
+    ) -> BoxFuture<'a, Result<Vec<Placed>>> {
+        answered(STATEMENT, documents::insert_missing(&self.database, collection, documents))
+    }
+
+    fn fetch<'a>(
+        &'a self,
+        collection: &'a CollectionName,
+        ids: Vec<Bson>,
+    ) -> BoxFuture<'a, Result<Vec<RawDocumentBuf>>> {
+        answered(STATEMENT, documents::fetch(&self.database, collection, ids))
+    }
+
     fn open_pass(&self, target: Target) -> BoxFuture<'_, Result<Box<dyn Pass>>> {
         answered(STATEMENT, async move {
             let extensions = self.extensions().await?.clone();
+            if target.reading == Reading::Exact && !extensions.exact {
+                return Err(inexact(&target.collection).into());
+            }
             Ok(Box::new(MongoPass::new(self.database.clone(), target, extensions)) as Box<dyn Pass>)
         })
     }

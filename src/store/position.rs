@@ -19,6 +19,11 @@ pub(crate) struct Position {
 pub(crate) struct Stuck;
 
 impl Position {
+    /// Look behind this date: everything up to it was looked at.
+    pub(crate) fn behind(date: DateTime) -> Self {
+        Self { from: Some(DateTime::from_millis(date.timestamp_millis().saturating_add(1))), left_behind: Vec::new() }
+    }
+
     /// Look from this date on; documents before it were looked at.
     pub(crate) fn from(&self) -> Option<DateTime> {
         self.from
@@ -68,7 +73,11 @@ mod tests {
     }
 
     fn found(id: i32, earliest: i64, latest: i64) -> Found {
-        Found { id: Bson::Int32(id), dates: Some(Dates { earliest: date(earliest), latest: date(latest) }) }
+        Found {
+            id: Bson::Int32(id),
+            dates: Some(Dates { earliest: date(earliest), latest: date(latest) }),
+            whole: None,
+        }
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! The loop over batches: permit, find, judge, delete, account.
 
 mod account;
+mod archiving;
 mod closing;
+mod screen;
 mod target;
 
 use std::time::Duration;
@@ -15,10 +17,10 @@ use super::{Ended, Options, Progress, SweepReport};
 use crate::{
     entry::{Entry, IndexState},
     error::{Code, Error, Refusal, Result},
-    expiry::{Rule, instant},
+    expiry::instant,
+    guard::Hook,
     lease::Lease,
     meter::{Labels, Meter},
-    namespace::CollectionName,
     pacing::Bucket,
     registry::{Pause, Slot, Snapshot},
     store::{Collection, Fence, Found, Pass, Position, Store},
@@ -36,6 +38,8 @@ pub(crate) struct Visit<'a> {
     pub(crate) paused: Option<Pause>,
     /// The collection as it was seen, not long ago.
     pub(crate) seen: Collection,
+    /// A hook to be asked about every batch.
+    pub(crate) veto: Option<Hook>,
     /// None only in tests of what happens without one.
     pub(crate) lease: Option<&'a Lease>,
     /// The rate, if there is one.
@@ -48,8 +52,7 @@ pub(crate) struct Visit<'a> {
 
 /// A pass that a limit ended: where it has got to.
 pub(crate) struct Suspended {
-    collection: CollectionName,
-    rule: Rule,
+    entry: Entry,
     cutoff: DateTime,
     position: Position,
     pass: Box<dyn Pass>,
@@ -103,6 +106,8 @@ struct Sweeping<'a> {
     /// Documents that are still due, but with another date than they were found with.
     moved: Vec<Found>,
     oldest_left: Option<DateTime>,
+    /// Whether the batch under way is of those.
+    again: bool,
     /// The database gave up on the last batch, and nothing of it was deleted.
     stalled: bool,
     error: Option<Error>,
@@ -112,14 +117,15 @@ impl<'a> Sweeping<'a> {
     fn new(visit: Visit<'a>, told: (DateTime, Instant), due: Option<DateTime>) -> Self {
         Self {
             cutoff: visit.options.cutoff.or(due),
+            position: visit.options.behind.map(Position::behind).unwrap_or_default(),
             visit,
             told,
             started: Instant::now(),
             progress: Progress::default(),
-            position: Position::default(),
             pass: None,
             moved: Vec::new(),
             oldest_left: None,
+            again: false,
             stalled: false,
             error: None,
         }
@@ -134,10 +140,10 @@ impl<'a> Sweeping<'a> {
         self.visit.lease.map_or_else(Fence::unlimited, Lease::fence)
     }
 
-    /// Goes on where the pass before this ended, unless the rule or the collection is another one now.
+    /// Goes on where the pass before this ended, unless the rule, a guard or the collection is another one now.
     fn take_up(&mut self) {
         let entry = self.visit.entry;
-        let same = |it: &Suspended| it.rule.same_as(&entry.rule) && it.collection == entry.definition.collection;
+        let same = |it: &Suspended| it.entry.deletes_same_as(entry);
         let Some(suspended) = self.visit.suspended.take().filter(same) else { return };
         let Suspended { cutoff, position, pass, moved, oldest_left, .. } = suspended;
         self.cutoff = Some(cutoff);
@@ -204,9 +210,10 @@ impl<'a> Sweeping<'a> {
             if found.is_empty() {
                 return Ok(Ended::Drained);
             }
-            let (reached, left) = self.delete(pass, &found, cutoff, began).await?;
+            let size = u32::try_from(found.len()).unwrap_or(u32::MAX);
+            let (reached, left) = self.delete(pass, found, cutoff, began).await?;
             if let Some(bucket) = &mut self.visit.bucket {
-                bucket.spend(u32::try_from(found.len()).unwrap_or(u32::MAX));
+                bucket.spend(size);
             }
             if let Some(observer) = &mut self.visit.options.on_batch {
                 observer(&self.progress);
@@ -230,7 +237,8 @@ impl<'a> Sweeping<'a> {
 
     /// The next batch, and whether the pass may go on behind the dates in it.
     async fn find(&mut self, pass: &mut dyn Pass) -> Result<(Vec<Found>, bool)> {
-        if !self.moved.is_empty() {
+        self.again = !self.moved.is_empty();
+        if self.again {
             let most = self.moved.len().min(self.visit.options.documents_in_batch() as usize);
             return Ok((self.moved.drain(..most).collect(), false));
         }
@@ -272,7 +280,7 @@ impl<'a> Sweeping<'a> {
         }
         match snapshot.find(&entry.definition.collection) {
             Some(Slot::Good(now))
-                if now.id == entry.id && now.rule.same_as(&entry.rule) && now.state != IndexState::NeedsRepair =>
+                if now.id == entry.id && now.deletes_same_as(entry) && now.state != IndexState::NeedsRepair =>
             {
                 Ok(None)
             }

@@ -48,7 +48,7 @@ impl fmt::Display for Ended {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Documents that were due when they were found; each is deleted, changed, uncertain or left.
+    /// Documents that were due when they were found; each is deleted, changed, uncertain, left or kept.
     pub found: u64,
     /// Documents that were deleted.
     pub deleted: u64,
@@ -58,6 +58,8 @@ pub struct Progress {
     pub uncertain: u64,
     /// Documents that are still due and could not be deleted.
     pub left: u64,
+    /// Documents that are due and that a guard or a veto keeps.
+    pub kept: u64,
     /// Documents that the backend took for due and the rule does not. They are kept.
     pub disputed: u64,
     /// Batches, empty ones left out.
@@ -66,7 +68,7 @@ pub struct Progress {
 
 /// How a pass went.
 ///
-/// `found` is the sum of `deleted`, `changed`, `uncertain` and `left`.
+/// `found` is the sum of `deleted`, `changed`, `uncertain`, `left` and `kept`.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct SweepReport {
@@ -76,7 +78,7 @@ pub struct SweepReport {
     pub index: String,
     /// The latest date that was due, fixed once for the pass.
     pub cutoff: DateTime,
-    /// Documents that were due when they were found; each is deleted, changed, uncertain or left.
+    /// Documents that were due when they were found; each is deleted, changed, uncertain, left or kept.
     pub found: u64,
     /// Documents that were deleted.
     pub deleted: u64,
@@ -86,6 +88,8 @@ pub struct SweepReport {
     pub uncertain: u64,
     /// Documents that are still due and could not be deleted.
     pub left: u64,
+    /// Documents that are due and that a guard or a veto keeps; they leave `oldest_due`.
+    pub kept: u64,
     /// Documents that the backend took for due and the rule does not. They are kept.
     pub disputed: u64,
     /// Batches, empty ones left out.
@@ -113,6 +117,7 @@ impl SweepReport {
             changed: 0,
             uncertain: 0,
             left: 0,
+            kept: 0,
             disputed: 0,
             batches: 0,
             ended: Ended::Cancelled,

@@ -11,7 +11,7 @@ use crate::{
 
 /// What was noticed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Drift {
+pub(crate) enum Drift {
     /// All is as it should be, except for this warning, if there is one.
     None { warning: Option<String> },
     /// The collection has this name now.
@@ -21,7 +21,7 @@ pub(super) enum Drift {
 }
 
 /// Whether the collections are what the entry was made for. They were listed not long ago.
-pub(super) fn of_collection(entry: &Entry, collections: &HashMap<String, Collection>) -> Drift {
+pub(crate) fn of_collection(entry: &Entry, collections: &HashMap<String, Collection>) -> Drift {
     let name = &entry.definition.collection;
     // A warning is about the indexes, which are not looked at here.
     let fine = Drift::None { warning: entry.problem.clone() };
@@ -50,7 +50,7 @@ pub(super) fn of_collection(entry: &Entry, collections: &HashMap<String, Collect
 }
 
 /// Both.
-pub(super) fn of(entry: &Entry, collections: &HashMap<String, Collection>, seen: &Collection) -> Drift {
+pub(crate) fn of(entry: &Entry, collections: &HashMap<String, Collection>, seen: &Collection) -> Drift {
     match of_collection(entry, collections) {
         Drift::None { .. } => of_indexes(entry, seen.kind, &seen.indexes),
         drift => drift,

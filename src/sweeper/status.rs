@@ -167,7 +167,9 @@ pub struct Visits {
     pub ended: String,
     /// Documents deleted.
     pub deleted: u64,
-    /// When the oldest document expired of those that are still due.
+    /// Documents that are due and that a guard or a veto keeps, as of when they were last looked at: at least once an hour.
+    pub kept: u64,
+    /// When the oldest document expired of those that are still due, the kept ones left out.
     pub oldest_due: Option<DateTime>,
     /// How many of the last visits failed in a row.
     pub failures: u32,
@@ -182,6 +184,7 @@ impl Visits {
             "last": self.last,
             "ended": &self.ended,
             "deleted": i64::try_from(self.deleted).unwrap_or(i64::MAX),
+            "kept": i64::try_from(self.kept).unwrap_or(i64::MAX),
             "oldestDue": self.oldest_due,
             "failures": i64::from(self.failures),
             "error": self.error.clone(),
@@ -194,6 +197,7 @@ impl Visits {
             last: row.get_datetime("last").ok().copied(),
             ended: row.get_str("ended").unwrap_or_default().to_owned(),
             deleted: u64::try_from(number("deleted")).unwrap_or(0),
+            kept: u64::try_from(number("kept")).unwrap_or(0),
             oldest_due: row.get_datetime("oldestDue").ok().copied(),
             failures: u32::try_from(number("failures")).unwrap_or(0),
             error: row.get_str("error").ok().map(str::to_owned),

@@ -25,11 +25,12 @@ use crate::{
 const TELL_EVERY: Duration = Duration::from_secs(10);
 
 impl Tenure<'_> {
-    pub(super) fn account(&mut self, entry: &Entry, visited: &Visited, came_to: Outcome, now: DateTime) {
+    pub(super) fn account(&mut self, entry: &Entry, visited: &Visited, kept: u64, (came_to, now): (Outcome, DateTime)) {
         let labels = Labels { collection: entry.definition.collection.as_str(), index: entry.definition.name.as_str() };
         let Visited::Passed(passed) = visited else { return };
         let visits = self.visits.entry(entry.id).or_default();
         visits.last = Some(now);
+        visits.kept = kept;
         visits.failures = self.schedule.failures(entry.id);
         self.registry.meter.failures(&labels, u64::from(visits.failures));
         let error = match &**passed {

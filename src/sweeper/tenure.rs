@@ -17,6 +17,7 @@ use tracing::{debug, info, warn};
 
 use super::{
     Options, changed,
+    kept::Kept,
     run::Stop,
     schedule::{Outcome, Schedule},
     status::{Activity, SweeperStatus, Visits},
@@ -264,8 +265,7 @@ impl<'a> Tenure<'a> {
         self.visits.retain(|id, _| ids.contains(id));
         self.continued.retain(|id, _| ids.contains(id));
         if let Some(kit) = &mut self.kit {
-            kit.catalog.keep(&ids);
-            kit.suspended.retain(|id, _| ids.contains(id));
+            kit.keep(&ids);
         }
         self.registry.meter.indexes(&by_state(&snapshot));
         self.registry.meter.keep(&entries(&snapshot).map(Entry::names).collect());
@@ -298,9 +298,10 @@ impl<'a> Tenure<'a> {
             }
             other => other,
         };
+        let kept = kit.kept.count(id);
         self.kit = Some(kit);
         self.schedule.visited(id, came_to, Instant::now());
-        self.account(entry, &visited, came_to, now);
+        self.account(entry, &visited, kept, (came_to, now));
         if let Visited::Passed(passed) = &visited
             && let Ok(report) = &**passed
             && matches!(report.ended, Ended::Cancelled | Ended::Paused)
@@ -334,13 +335,12 @@ impl<'a> Tenure<'a> {
             // Whoever swept before, or a visit that was left behind, may just have deleted a batch.
             bucket.spend(self.options.documents_in_batch());
             let catalog = super::catalog::Catalog::new(self.options.interval);
-            Kit { bucket, catalog, suspended: HashMap::new() }
+            Kit { bucket, catalog, suspended: HashMap::new(), kept: Kept::default() }
         })
     }
 
     fn ground(&self, snapshot: &Arc<Snapshot>) -> Ground {
-        let parts = (self.registry.store.clone(), self.registry.meter.clone(), self.lease.clone(), snapshot.clone());
-        Ground::new(self.options, parts)
+        Ground::new(self.registry, self.options, self.lease.clone(), snapshot.clone())
     }
 
     /// What the work comes to, or nothing if it does not end while the lease lasts or a stop may take.

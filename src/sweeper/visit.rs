@@ -1,8 +1,13 @@
 //! One visit to one TTL index: look for drift, finish its making if nobody else does, delete a slice of what is due.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use mongodb::bson::{DateTime, oid::ObjectId};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
@@ -10,16 +15,18 @@ use super::{
     Options,
     catalog::Catalog,
     drift::{self, Drift},
+    kept::Kept,
     schedule::Outcome,
 };
 use crate::{
     clock::between,
     entry::{Entry, IndexState},
     error::{Error, Result},
+    guard::Hook,
     lease::Lease,
     meter::Meter,
     pacing::Bucket,
-    registry::{Slot, Snapshot, mark, walkable},
+    registry::{Slot, Snapshot, TtlRegistry, mark, walkable},
     store::{Change, Collection, DynStore},
     sweep::{self, Ended, Suspended, SweepReport, Visit},
 };
@@ -33,6 +40,17 @@ pub(super) struct Kit {
     pub(super) catalog: Catalog,
     /// Passes that a slice was too short for.
     pub(super) suspended: HashMap<ObjectId, Suspended>,
+    /// What was kept, and when to look at it again.
+    pub(super) kept: Kept,
+}
+
+impl Kit {
+    /// Forgets what belongs to other indexes than these.
+    pub(super) fn keep(&mut self, ids: &HashSet<ObjectId>) {
+        self.catalog.keep(ids);
+        self.suspended.retain(|id, _| ids.contains(id));
+        self.kept.keep(ids);
+    }
 }
 
 /// Where visits are made.
@@ -42,6 +60,7 @@ pub(super) struct Ground {
     pub(super) meter: Arc<Meter>,
     pub(super) lease: Arc<Lease>,
     pub(super) snapshot: Arc<Snapshot>,
+    pub(super) veto: Option<Hook>,
     pub(super) batch_size: u32,
 }
 
@@ -54,9 +73,9 @@ pub(super) enum Visited {
 }
 
 impl Ground {
-    pub(super) fn new(options: &Options, parts: (DynStore, Arc<Meter>, Arc<Lease>, Arc<Snapshot>)) -> Self {
-        let (store, meter, lease, snapshot) = parts;
-        Self { store, meter, lease, snapshot, batch_size: options.documents_in_batch() }
+    pub(super) fn new(registry: &TtlRegistry, options: &Options, lease: Arc<Lease>, snapshot: Arc<Snapshot>) -> Self {
+        let (store, meter, veto) = (registry.store.clone(), registry.meter.clone(), registry.veto.clone());
+        Self { store, meter, lease, snapshot, veto, batch_size: options.documents_in_batch() }
     }
 
     fn entry(&self, id: ObjectId) -> Option<&Entry> {
@@ -171,7 +190,10 @@ impl Ground {
         seen: Collection,
         stop: CancellationToken,
     ) -> Result<SweepReport> {
+        let suspended = kit.suspended.remove(&entry.id);
+        let behind = kit.kept.begin(entry, suspended.is_some(), Instant::now());
         let options = sweep::Options {
+            behind,
             batch_size: self.batch_size,
             max_time: Some(SLICE),
             read_all: entry.supporting.is_none(),
@@ -184,13 +206,15 @@ impl Ground {
             revision: self.snapshot.revision,
             paused: self.snapshot.paused.clone(),
             seen,
+            veto: self.veto.clone(),
             lease: Some(&self.lease),
             bucket: Some(&mut kit.bucket),
             stop,
             options,
-            suspended: kit.suspended.remove(&entry.id),
+            suspended,
         };
         let (report, suspended) = visit.run().await?;
+        kit.kept.visited(entry.id, report.kept, Some(report.cutoff).filter(|_| report.ended == Ended::Drained));
         kit.suspended.extend(suspended.map(|suspended| (entry.id, suspended)));
         Ok(report)
     }

@@ -3,6 +3,7 @@
 mod daemon;
 mod explain;
 mod if_due;
+mod export;
 mod indexes;
 mod operators;
 mod secrets;

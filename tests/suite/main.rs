@@ -1,8 +1,11 @@
 //! The crate against a real server.
 
+mod archive;
 mod cli;
 mod creators;
 mod differential;
+mod guard;
+mod doctor;
 mod ledger;
 mod metrics;
 mod mongod_runs;

@@ -74,7 +74,7 @@ impl Setting {
         }
     }
 
-    fn mongo_store(&self, db: mongodb::Database) -> MongoStore {
+    pub(crate) fn mongo_store(&self, db: mongodb::Database) -> MongoStore {
         let store = MongoStore::new(db);
         if self.portable { store.portable_only() } else { store }
     }
@@ -114,7 +114,7 @@ impl Setting {
 
 /// Each document found has one fate.
 pub(crate) fn assert_adds_up(report: &SweepReport, what: &str) {
-    let fates = report.deleted + report.changed + report.uncertain + report.left;
+    let fates = report.deleted + report.changed + report.uncertain + report.left + report.kept;
     assert_eq!(report.found, fates, "{what}: {report:?}");
 }
 

@@ -10,6 +10,7 @@ mod backend;
 mod background;
 mod catalogue;
 mod definitions;
+mod diagnoses;
 mod lease;
 mod load;
 mod monitoring;

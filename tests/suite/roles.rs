@@ -1,13 +1,14 @@
 //! The roles that `ttl-index role` prints: enough for everything, and not one privilege too many.
 
 mod bench;
+mod doctor;
 mod duties;
 
 use mongodb::bson::{Document, doc};
 
 use self::{
     bench::Bench,
-    duties::{Duty, LATE, SESSIONS, Way},
+    duties::{CHILDREN, Duty, LATE, SESSIONS, Way},
 };
 use crate::support::program::Program;
 
@@ -47,8 +48,9 @@ fn one_by_one(privileges: &[Document]) -> Vec<Privilege> {
 }
 
 /// What the role command is given, so that its role is for these collections, or for this way of using the library.
-const FORMS: [(&[&str], Way); 3] =
-    [(&[], Way::Usual), (&[SESSIONS, LATE], Way::Usual), (&[SESSIONS, LATE, "--portable-only"], Way::PortableOnly)];
+const FORMS: [(&[&str], Way); 3] = [(&[], Way::Usual), (NAMED, Way::Usual), (PORTABLE, Way::PortableOnly)];
+const NAMED: &[&str] = &[SESSIONS, LATE, "--children", CHILDREN];
+const PORTABLE: &[&str] = &[SESSIONS, LATE, "--children", CHILDREN, "--portable-only"];
 
 /// With the role everything goes, and without any one privilege of it something does not, and says which is missing.
 ///

@@ -11,7 +11,7 @@ use super::{json, time};
 
 /// TTL indexes with Firestore's rules and MongoDB's API.
 ///
-/// Exit codes: 0 done; 1 failed; 2 usage; 3 refused; 4 `sweep` left due documents behind.
+/// Exit codes: 0 done; 1 failed; 2 usage; 3 refused, or `doctor` found something; 4 `sweep` left due documents behind.
 #[derive(Debug, Parser)]
 #[command(version)]
 pub(crate) struct Args {
@@ -51,6 +51,8 @@ pub(crate) enum Command {
         #[arg(long, value_name = "D", value_parser = time::duration, allow_hyphen_values = true)]
         expire_after: Duration,
     },
+    /// Declare what keeps documents that are due, instead of what was declared before
+    Guard(Guard),
     /// Drop a TTL index
     Drop {
         /// The collection
@@ -72,8 +74,13 @@ pub(crate) enum Command {
     },
     /// Say of documents whether they are due, when they expire, and why
     Explain(Explain),
+    /// Say what is wrong with the documents and indexes of collections that have a TTL index, and what would mend it; reads
+    /// only
+    Doctor(Doctor),
     /// Delete what is due: one pass over each collection, until it is drained or a limit is reached
     Sweep(Sweep),
+    /// Put the documents of an archive back; what is there is left as it is
+    Restore(Restore),
     /// Print the MongoDB role that a user needs, as the createRole command that makes it
     Role(super::role::Args),
     /// Sweep in the background until SIGTERM or SIGINT: visit every TTL index about once a minute, as the only one who does
@@ -101,15 +108,8 @@ pub(crate) enum Command {
         #[arg(value_name = "FILE|-")]
         file: PathBuf,
     },
-    /// Write documents as JSON Lines, in canonical Extended JSON
-    Export {
-        /// The collection
-        #[arg(value_name = "COLL")]
-        collection: String,
-        /// Where to; standard output by default
-        #[arg(short, long, value_name = "FILE")]
-        output: Option<PathBuf>,
-    },
+    /// Write documents as JSON Lines, in canonical Extended JSON, or as CSV
+    Export(Export),
 }
 
 #[derive(Debug, Group)]
@@ -125,6 +125,8 @@ pub(crate) struct Create {
     /// Only documents matching this filter expire
     #[arg(long, value_name = "JSON", value_parser = json::document)]
     pub(crate) partial_filter: Option<Document>,
+    #[command(flatten)]
+    pub(crate) keep: KeepWhile,
     /// The name; by default the field and its direction
     #[arg(long)]
     pub(crate) name: Option<String>,
@@ -134,6 +136,27 @@ pub(crate) struct Create {
     /// Change the period if the same index is there with another one
     #[arg(long, requires = "expire_after")]
     pub(crate) or_modify: bool,
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct Guard {
+    /// The collection
+    #[arg(value_name = "COLL")]
+    pub(crate) collection: String,
+    #[command(flatten)]
+    pub(crate) keep: KeepWhile,
+    /// Nothing keeps them
+    #[arg(long, conflicts_with = "keep_while", required_unless_present = "keep_while")]
+    pub(crate) none: bool,
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct KeepWhile {
+    /// Keep a document as long as another collection has one that references it; may be given several times:
+    /// {"collection":"reads","field":"article_id"}, and optionally "date":"readAt","newerThanSeconds":604800 and
+    /// "withoutIndex":true
+    #[arg(long, value_name = "JSON", value_parser = json::document)]
+    pub(crate) keep_while: Vec<Document>,
 }
 
 #[derive(Debug, Group)]
@@ -156,6 +179,22 @@ pub(crate) struct Explain {
     /// How many documents of the collection, if none are given
     #[arg(long, value_name = "N", default_value_t = 20, conflicts_with = "field")]
     pub(crate) limit: u32,
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct Doctor {
+    /// The collection, which need not have a TTL index; by default all that have one, the database's own too
+    #[arg(value_name = "COLL")]
+    pub(crate) collection: Option<String>,
+    /// The most documents of each collection that are judged
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub(crate) sample: u32,
+    /// Judge at this instant, such as 2013-07-01T00:00:00Z; by default the database's now
+    #[arg(long, value_name = "T", value_parser = time::instant)]
+    pub(crate) now: Option<DateTime>,
+    /// Findings that are meant to be so, and are left out, such as null_field,missing_field
+    #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = super::doctor::kind)]
+    pub(crate) except: Vec<ttl_index::FindingKind>,
 }
 
 #[derive(Debug, Group)]
@@ -186,6 +225,44 @@ pub(crate) struct Sweep {
     #[arg(long, value_name = "D", value_parser = time::duration, allow_hyphen_values = true,
         conflicts_with_all = ["wait", "cutoff"])]
     pub(crate) if_due: Option<Duration>,
+    /// Write each document to this file before it is deleted: .jsonl, .jsonl.gz, .csv or .csv.gz; of one collection
+    #[arg(long, value_name = "FILE")]
+    pub(crate) archive: Option<PathBuf>,
+    /// The columns of an archive in CSV, such as _id,user.name; the rest of each document is not kept
+    #[arg(long, value_name = "F,F", value_delimiter = ',', requires = "archive")]
+    pub(crate) fields: Vec<String>,
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct Export {
+    /// The collection
+    #[arg(value_name = "COLL")]
+    pub(crate) collection: String,
+    /// Only what is due, by the collection's TTL index and the database's now
+    #[arg(long)]
+    pub(crate) due: bool,
+    /// As CSV, RFC 4180, that no spreadsheet takes for formulas
+    #[arg(long)]
+    pub(crate) csv: bool,
+    /// The columns, as paths: a,b.c; by default those that the documents have, which are read once more to find them
+    #[arg(long, value_name = "F,F…", requires = "csv", value_delimiter = ',')]
+    pub(crate) fields: Option<Vec<String>>,
+    /// Where to; standard output by default. The file is written as FILE.part, and gets its name when it is whole
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct Restore {
+    /// An archive that `sweep --archive` wrote, its manifest beside it; not CSV
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// How long from now on none of the documents expires: 90, 90s, 36h, 30d
+    #[arg(long, value_name = "D", default_value = "30d", value_parser = time::duration, allow_hyphen_values = true)]
+    pub(crate) extend: Duration,
+    /// The collection to put them into; by default the one they were deleted from
+    #[arg(long, value_name = "COLL")]
+    pub(crate) into: Option<String>,
 }
 
 #[derive(Debug, Group)]

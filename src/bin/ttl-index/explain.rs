@@ -5,8 +5,8 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use serde_json::{Map, Value, json};
 use ttl_index::{
-    Rule, TtlIndex,
-    bson::{Bson, DateTime, Document, RawDocument, RawDocumentBuf},
+    Reference, Rule, TtlIndex, TtlRegistry,
+    bson::{Bson, DateTime, Document, RawDocument, RawDocumentBuf, doc},
 };
 
 use super::{
@@ -27,7 +27,7 @@ pub(crate) async fn run(args: Explain, uri: Option<&str>, json: bool) -> anyhow:
         if words.is_empty() {
             bail!(Usage("no document is given; - reads them from standard input".to_owned()));
         }
-        Judge { rule: Rule::new(&index)?, now: args.now.unwrap_or_else(DateTime::now), json }
+        Judge { rule: Rule::new(&index)?, now: args.now.unwrap_or_else(DateTime::now), json, guards: None }
     } else {
         if words.is_empty() {
             bail!(Usage("give a collection, or --field and --expire-after".to_owned()));
@@ -40,7 +40,9 @@ pub(crate) async fn run(args: Explain, uri: Option<&str>, json: bool) -> anyhow:
             Some(now) => now,
             None => registry.now().await?,
         };
-        let judge = Judge { rule, now, json };
+        // Guards are asked as of now.
+        let guards = args.now.is_none().then(|| (registry, collection.clone()));
+        let judge = Judge { rule, now, json, guards };
         if words.is_empty() {
             judge.first_of(&target, &collection, args.limit).await?;
         }
@@ -50,11 +52,11 @@ pub(crate) async fn run(args: Explain, uri: Option<&str>, json: bool) -> anyhow:
         if word == "-" {
             let mut lines = Lines::open(Path::new("-"))?;
             while let Some(document) = lines.next()? {
-                judge.given(&document)?;
+                judge.given(&document).await?;
             }
         } else {
             let document = json::document(word).map_err(|why| Usage(format!("document {number} is {why}")))?;
-            judge.given(&document)?;
+            judge.given(&document).await?;
         }
     }
     Ok(DONE)
@@ -64,11 +66,13 @@ struct Judge {
     rule: Rule,
     now: DateTime,
     json: bool,
+    /// What can tell whether a document that is due is kept, and its collection.
+    guards: Option<(TtlRegistry, String)>,
 }
 
 impl Judge {
     async fn first_of(&self, target: &Target, collection: &str, limit: u32) -> anyhow::Result<()> {
-        let mut pages = target.documents(collection).await?;
+        let mut pages = target.documents(collection, doc! {}).await?;
         let mut left = limit;
         while left > 0 {
             let page = pages.next(left.min(PAGE)).await?;
@@ -76,24 +80,26 @@ impl Judge {
                 break;
             }
             for document in &page {
-                self.print(Some(id(document)), document)?;
+                self.print(Some(json::id(document)), document).await?;
             }
             left = left.saturating_sub(u32::try_from(page.len()).unwrap_or(u32::MAX));
         }
         Ok(())
     }
 
-    fn given(&self, document: &Document) -> anyhow::Result<()> {
+    async fn given(&self, document: &Document) -> anyhow::Result<()> {
         let raw = RawDocumentBuf::try_from(document);
-        self.print(None, &raw.context("turning the document into BSON")?)
+        self.print(None, &raw.context("turning the document into BSON")?).await
     }
 
-    fn print(&self, id: Option<Value>, document: &RawDocument) -> anyhow::Result<()> {
+    async fn print(&self, id: Option<Value>, document: &RawDocument) -> anyhow::Result<()> {
         let verdict = self.rule.judge(document, self.now);
+        let keeper = if verdict.due { self.keeper(document).await? } else { None };
         if !self.json {
+            let kept = keeper.map(|keeper| format!("; kept while {keeper}")).unwrap_or_default();
             return match id {
-                Some(id) => output::line(format_args!("{id}: {verdict}")),
-                None => output::line(verdict),
+                Some(id) => output::line(format_args!("{id}: {verdict}{kept}")),
+                None => output::line(format_args!("{verdict}{kept}")),
             };
         }
         let mut report = Map::new();
@@ -101,12 +107,14 @@ impl Judge {
         report.insert("due".to_owned(), json!(verdict.due));
         report.insert("expires_at".to_owned(), json::date(verdict.expires_at));
         report.insert("reason".to_owned(), json!(verdict.reason.to_string()));
+        report.extend(keeper.map(|keeper| ("kept_while".to_owned(), json!(keeper.to_string()))));
         output::line(Value::Object(report))
     }
-}
 
-/// The `_id` in relaxed Extended JSON; null if it cannot be read, which the verdict then says.
-fn id(document: &RawDocument) -> Value {
-    let id = document.get("_id").ok().flatten().and_then(|id| Bson::try_from(id).ok());
-    id.map_or(Value::Null, Bson::into_relaxed_extjson)
+    /// What keeps a document that is due.
+    async fn keeper(&self, document: &RawDocument) -> anyhow::Result<Option<Reference>> {
+        let id = document.get("_id").ok().flatten().and_then(|id| Bson::try_from(id).ok());
+        let (Some((registry, collection)), Some(id)) = (&self.guards, id) else { return Ok(None) };
+        Ok(registry.kept(collection, [id]).await?.pop().flatten())
+    }
 }

@@ -1,11 +1,16 @@
-//! `create`, `list`, `modify` and `drop`.
+//! `create`, `list`, `modify`, `guard` and `drop`.
 
 use std::time::Duration;
 
 use serde_json::json;
 use ttl_index::TtlIndex;
 
-use super::{args::Create, failure::DONE, output, target::Target};
+use super::{
+    args::{Create, Guard},
+    failure::DONE,
+    output,
+    target::Target,
+};
 
 pub(crate) async fn create(args: Create, uri: Option<&str>, json: bool) -> anyhow::Result<u8> {
     let registry = Target::open_or_make(uri).await?.registry().await?;
@@ -18,6 +23,7 @@ pub(crate) async fn create(args: Create, uri: Option<&str>, json: bool) -> anyho
     if let Some(name) = args.name {
         index = index.name(name);
     }
+    index = args.keep.keep_while.into_iter().fold(index, TtlIndex::keep_while);
     let made = registry.create_index(args.collection, index).or_modify(args.or_modify).await?;
     output::indexes(&[made], json)?;
     Ok(DONE)
@@ -41,6 +47,12 @@ pub(crate) async fn modify(
 ) -> anyhow::Result<u8> {
     let registry = Target::open(uri).await?.registry().await?;
     output::indexes(&[registry.modify_index(collection, expire_after).await?], json)?;
+    Ok(DONE)
+}
+
+pub(crate) async fn guard(args: Guard, uri: Option<&str>, json: bool) -> anyhow::Result<u8> {
+    let registry = Target::open(uri).await?.registry().await?;
+    output::indexes(&[registry.set_guards(args.collection, args.keep.keep_while).await?], json)?;
     Ok(DONE)
 }
 

@@ -9,15 +9,20 @@
 //! | `role` | the privileges that a user needs |
 //! | `daemon`, `status` | `run`, and `status`, `pause`, `resume` |
 //! | `signal` | SIGINT and SIGTERM |
-//! | `indexes`, `operations`, `explain`, `sweep`, `transfer` | the commands |
+//! | `indexes`, `operations`, `explain`, `doctor`, `sweep`, `archive`, `import`, `export` | the commands |
+//! | `sink` | where an export goes: a file that is whole, or standard output |
 //! | `listen` | the page of metrics |
 //! | `output` | tables, lines of JSON, progress |
 //! | `failure` | what an error looks like, and which exit code it gives |
 
+mod archive;
 mod args;
 mod daemon;
+mod doctor;
 mod explain;
+mod export;
 mod failure;
+mod import;
 mod indexes;
 mod json;
 mod listen;
@@ -25,11 +30,11 @@ mod operations;
 mod output;
 mod role;
 mod signal;
+mod sink;
 mod status;
 mod sweep;
 mod target;
 mod time;
-mod transfer;
 
 use std::{io, process::ExitCode};
 
@@ -66,18 +71,21 @@ async fn run(args: Args) -> anyhow::Result<u8> {
         Command::Create(create) => indexes::create(create, uri, json).await,
         Command::List { collection } => indexes::list(collection, uri, json).await,
         Command::Modify { collection, expire_after } => indexes::modify(&collection, expire_after, uri, json).await,
+        Command::Guard(guard) => indexes::guard(guard, uri, json).await,
         Command::Drop { collection, name } => indexes::drop(&collection, name, uri, json).await,
         Command::Repair { collection } => operations::repair(&collection, uri, json).await,
         Command::Operations { id } => operations::list(id, uri, json).await,
         Command::Explain(explain) => explain::run(explain, uri, json).await,
+        Command::Doctor(doctor) => doctor::run(doctor, uri, json).await,
         Command::Sweep(sweep) => sweep::run(sweep, uri, json).await,
+        Command::Restore(args) => archive::restore(args, uri, json).await,
         Command::Role(args) => role::run(&args, uri, json),
         Command::Run(run) => daemon::run(run, uri).await,
         Command::Status { watch } => status::status(watch, uri, json).await,
         Command::Pause { duration } => status::pause(duration, uri, json).await,
         Command::Resume => status::resume(uri, json).await,
-        Command::Import { collection, file } => transfer::import(&collection, &file, uri, json).await,
-        Command::Export { collection, output } => transfer::export(&collection, output, uri, json).await,
+        Command::Import { collection, file } => import::run(&collection, &file, uri, json).await,
+        Command::Export(export) => export::run(export, uri, json).await,
     }
 }
 

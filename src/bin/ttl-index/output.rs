@@ -34,11 +34,20 @@ pub(crate) fn indexes(indexes: &[IndexInfo], json: bool) -> anyhow::Result<()> {
     if indexes.is_empty() {
         return Ok(());
     }
-    let rows: Vec<[String; 8]> = indexes.iter().map(index_row).collect();
-    let titles =
-        ["COLLECTION", "NAME", "KEY", "EXPIRE AFTER", "STATE", "SUPPORTING INDEX", "PARTIAL FILTER", "PROBLEM"];
-    // The last two only if there are any.
-    let shown: Vec<usize> = (0..8).filter(|i| *i < 6 || rows.iter().any(|row| !row[*i].is_empty())).collect();
+    let rows: Vec<[String; 9]> = indexes.iter().map(index_row).collect();
+    let titles = [
+        "COLLECTION",
+        "NAME",
+        "KEY",
+        "EXPIRE AFTER",
+        "STATE",
+        "SUPPORTING INDEX",
+        "PARTIAL FILTER",
+        "KEPT WHILE",
+        "PROBLEM",
+    ];
+    // The last three only if there are any.
+    let shown: Vec<usize> = (0..9).filter(|i| *i < 6 || rows.iter().any(|row| !row[*i].is_empty())).collect();
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header(shown.iter().map(|i| titles[*i]));
@@ -46,7 +55,7 @@ pub(crate) fn indexes(indexes: &[IndexInfo], json: bool) -> anyhow::Result<()> {
     line(table.trim_fmt())
 }
 
-fn index_row(index: &IndexInfo) -> [String; 8] {
+fn index_row(index: &IndexInfo) -> [String; 9] {
     let supporting = index.supporting_index.as_ref();
     [
         index.collection.clone(),
@@ -56,6 +65,7 @@ fn index_row(index: &IndexInfo) -> [String; 8] {
         index.state.as_str().to_owned(),
         supporting.map_or_else(|| "none".to_owned(), |supporting| supporting.name.clone()),
         index.partial_filter.as_ref().map(|filter| relaxed(filter).to_string()).unwrap_or_default(),
+        index.guards.iter().map(ToString::to_string).collect::<Vec<_>>().join(", or "),
         index.problem.clone().unwrap_or_default(),
     ]
 }
@@ -73,6 +83,9 @@ fn index_json(index: &IndexInfo) -> Value {
     });
     if let Some(filter) = &index.partial_filter {
         report["partialFilterExpression"] = relaxed(filter);
+    }
+    if !index.guards.is_empty() {
+        report["guards"] = index.guards.iter().map(|guard| relaxed(&guard.clone().into())).collect();
     }
     if let Some(problem) = &index.problem {
         report["problem"] = json!(problem);

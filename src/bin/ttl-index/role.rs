@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use self::{
     Duty::{Look, Manage, Sweep},
-    On::{Collections, Database, Own},
+    On::{Children, Collections, Database, Own},
 };
 use super::{
     failure::{DONE, Usage},
@@ -24,6 +24,9 @@ pub(crate) struct Args {
     /// The collections with TTL indexes; by default all of the database
     #[arg(value_name = "COLL")]
     collections: Vec<String>,
+    /// A collection that guards look at, if not all of the database is meant; may be given several times
+    #[arg(long, value_name = "COLL", requires = "collections")]
+    children: Vec<String>,
     /// The database; by default that of the URI, to which no connection is made
     #[arg(long, value_name = "NAME")]
     db: Option<String>,
@@ -39,7 +42,7 @@ enum Duty {
     Sweep,
     /// Create, modify, drop and repair TTL indexes, pause and resume
     Manage,
-    /// List, explain, status, operations, and read the documents that are explained
+    /// List, explain, doctor, status, operations, and read the documents that are judged
     Look,
 }
 
@@ -50,6 +53,8 @@ enum On {
     Database,
     /// The collections that have TTL indexes.
     Collections,
+    /// The collections that guards look at.
+    Children,
     /// A collection of this library's own.
     Own(&'static str),
 }
@@ -68,7 +73,7 @@ type Need = (On, &'static str, &'static [Duty]);
 ///
 /// Not there, as MongoDB 6.0.5 does without: `createCollection` for what an insert or an index makes along the way, and
 /// anything for `hello`, for `collectionUUID` or for closing a cursor.
-const NEEDS: [Need; 12] = [
+const NEEDS: [Need; 14] = [
     // A collection's kind and identity; not only its name, which would need less.
     (Database, "listCollections", &[Sweep, Manage, Look]),
     // The index to walk; the index to share or to drop.
@@ -77,6 +82,9 @@ const NEEDS: [Need; 12] = [
     (Collections, "remove", &[Sweep]),
     (Collections, "createIndex", &[Manage]),
     (Collections, "dropIndex", &[Manage]),
+    (Children, "find", &[Sweep, Look]),
+    // Whether a guard can do.
+    (Children, "listIndexes", &[Manage]),
     (REGISTRY, "find", &[Sweep, Manage, Look]),
     // A sweep notes the identity of a collection that was not there when its TTL index was made.
     (REGISTRY, "update", &[Sweep, Manage]),
@@ -156,7 +164,8 @@ impl Args {
         for (on, action, _) in needs {
             let names = match on {
                 Collections if !self.collections.is_empty() => self.collections.iter().map(String::as_str).collect(),
-                Collections | Database => vec![""],
+                Children if !self.collections.is_empty() => self.children.iter().map(String::as_str).collect(),
+                Children | Collections | Database => vec![""],
                 Own(name) => vec![*name],
             };
             for name in names {

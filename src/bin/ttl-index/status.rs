@@ -46,7 +46,17 @@ async fn show(registry: &TtlRegistry, json: bool) -> anyhow::Result<()> {
     }
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    table.set_header(["COLLECTION", "INDEX", "STATE", "LAST VISIT", "ENDED", "DELETED", "OLDEST DUE", "TROUBLE"]);
+    table.set_header([
+        "COLLECTION",
+        "INDEX",
+        "STATE",
+        "LAST VISIT",
+        "ENDED",
+        "DELETED",
+        "KEPT",
+        "OLDEST DUE",
+        "TROUBLE",
+    ]);
     table.add_rows(status.indexes.iter().map(row));
     output::line(table.trim_fmt())
 }
@@ -79,7 +89,7 @@ fn in_words(status: &SweeperStatus) -> String {
     parts.join("; ")
 }
 
-fn row(index: &IndexStatus) -> [String; 8] {
+fn row(index: &IndexStatus) -> [String; 9] {
     let visits = index.visits.clone().unwrap_or_default();
     let trouble =
         [index.problem.clone(), visits.error.map(|error| format!("failed {} times: {error}", visits.failures))];
@@ -90,6 +100,7 @@ fn row(index: &IndexStatus) -> [String; 8] {
         visits.last.map(time::show).unwrap_or_default(),
         visits.ended,
         visits.deleted.to_string(),
+        visits.kept.to_string(),
         visits.oldest_due.map(time::show).unwrap_or_default(),
         trouble.into_iter().flatten().collect::<Vec<_>>().join("; "),
     ]
@@ -125,6 +136,7 @@ fn index_json(index: &IndexStatus) -> Value {
             "last": json::date(visits.last),
             "ended": visits.ended,
             "deleted": visits.deleted,
+            "kept": visits.kept,
             "oldest_due": json::date(visits.oldest_due),
             "failures": visits.failures,
             "error": visits.error,

@@ -4,10 +4,10 @@ mod if_due;
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use ttl_index::{Claim, Ended, Error, SweepReport, TtlRegistry};
+use ttl_index::{Archive, Claim, Ended, Error, SweepReport, TtlRegistry};
 
 use super::{
-    args,
+    archive, args,
     failure::{self, DONE, FAILED, LEFT_BEHIND, REFUSED},
     json, output, signal,
     target::Target,
@@ -15,6 +15,7 @@ use super::{
 };
 
 pub(crate) async fn run(args: args::Sweep, uri: Option<&str>, json: bool) -> anyhow::Result<u8> {
+    let archive = archive::named(&args)?;
     let registry = Target::open(uri).await?.registry().await?;
     if let Some(interval) = args.if_due {
         return if_due::run(&registry, interval, args, json).await;
@@ -38,7 +39,8 @@ pub(crate) async fn run(args: args::Sweep, uri: Option<&str>, json: bool) -> any
         Err(error) => return Err(error.into()),
     };
     for collection in &collections {
-        codes.push(tell(collection, pass(&registry, &claim, collection, &args, stop.clone()).await, json)?);
+        let pass = pass(&registry, &claim, collection, (&args, archive.clone()), stop.clone());
+        codes.push(tell(collection, pass.await, json)?);
     }
     claim.release().await;
     Ok(worst(&codes))
@@ -63,7 +65,7 @@ async fn pass(
     registry: &TtlRegistry,
     claim: &Claim,
     collection: &str,
-    args: &args::Sweep,
+    (args, archive): (&args::Sweep, Option<Archive>),
     stop: CancellationToken,
 ) -> ttl_index::Result<SweepReport> {
     let bar = output::progress(format!("sweeping {collection}"));
@@ -87,6 +89,9 @@ async fn pass(
     }
     if let Some(cutoff) = args.cutoff {
         sweep = sweep.cutoff(cutoff);
+    }
+    if let Some(archive) = archive {
+        sweep = sweep.archive(archive);
     }
     let ended = sweep.await;
     bar.finish_and_clear();
@@ -119,6 +124,7 @@ fn report_json(report: &SweepReport) -> Value {
         "oldest_due": json::date(report.oldest_due),
         "uncertain": report.uncertain,
         "left": report.left,
+        "kept": report.kept,
         "disputed": report.disputed,
     });
     if let Some(error) = &report.error {
@@ -142,6 +148,7 @@ fn in_words(report: &SweepReport) -> String {
         (report.changed, "changed, or deleted by others, meanwhile"),
         (report.uncertain, "gone after a lost reply"),
         (report.left, "could not be deleted"),
+        (report.kept, "kept by a guard"),
         (report.disputed, "due to the backend but not to the rule, and kept"),
     ] {
         if count > 0 {

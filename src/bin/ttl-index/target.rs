@@ -10,8 +10,8 @@ use mongodb::{
     options::{ClientOptions, ConnectionString},
 };
 use ttl_index::{
-    Documents, EmbeddedStore, MongoStore, TtlRegistry,
-    bson::{Document, RawDocumentBuf, doc},
+    Doctor, Documents, EmbeddedStore, MongoStore, TtlRegistry,
+    bson::{Document, RawDocumentBuf},
 };
 
 use super::failure::Usage;
@@ -77,6 +77,14 @@ impl Target {
         })
     }
 
+    /// Without the registry, which may not be there or not be readable.
+    pub(crate) fn doctor(&self) -> Doctor {
+        match self {
+            Target::Mongo(database) => Doctor::of(MongoStore::new(database.clone())),
+            Target::Embedded(store) => Doctor::of(store.clone()),
+        }
+    }
+
     pub(crate) async fn insert(&self, collection: &str, page: Vec<Document>) -> Result<(), Interrupted> {
         match self {
             Target::Mongo(database) => {
@@ -100,11 +108,12 @@ impl Target {
         }
     }
 
-    pub(crate) async fn documents(&self, collection: &str) -> anyhow::Result<Pages> {
+    /// Of a server only the documents that match the filter; an embedded store knows no queries, and gives all.
+    pub(crate) async fn documents(&self, collection: &str, filter: Document) -> anyhow::Result<Pages> {
         Ok(match self {
             Target::Mongo(database) => {
                 let documents = database.collection::<RawDocumentBuf>(collection);
-                let found = documents.find(doc! {}).batch_size(PAGE).await;
+                let found = documents.find(filter).batch_size(PAGE).await;
                 Pages::Mongo(Box::new(found.with_context(|| format!("reading {collection}"))?))
             }
             Target::Embedded(store) => Pages::Embedded(store.collection(collection).documents()),

@@ -165,15 +165,7 @@ impl EmbeddedCollection {
     /// How many documents there are; counted one by one.
     pub async fn count(&self) -> Result<u64> {
         let name = self.checked_name()?;
-        blocking(&self.tables, move |tables| {
-            let mut count = 0;
-            tables.scan(&name, None, usize::MAX, |_, _| {
-                count += 1;
-                false
-            })?;
-            Ok(count)
-        })
-        .await
+        blocking(&self.tables, move |tables| tables.count(&name)).await
     }
 
     /// Drops the collection, and its TTL index with it, as MongoDB does; returns how many documents there were.

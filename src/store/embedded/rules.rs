@@ -8,6 +8,7 @@ use crate::{
     entry::Entry,
     error::{Error, Result},
     expiry::Rule,
+    guard::Guards,
     store::{Change, MAX_INDEXES},
 };
 
@@ -19,6 +20,7 @@ pub(super) type Rules = HashMap<ObjectId, CompiledEntry>;
 pub(super) struct CompiledEntry {
     pub(super) collection: String,
     pub(super) rule: Rule,
+    pub(super) guards: Guards,
     /// Whether its documents are listed in `due`.
     pub(super) indexed: bool,
 }
@@ -28,7 +30,8 @@ pub(super) fn compile(registry: &Document) -> Rules {
     understood(registry)
         .map(|entry| {
             let collection = entry.definition.collection.as_str().to_owned();
-            (entry.id, CompiledEntry { collection, rule: entry.rule, indexed: entry.definition.supporting_index })
+            let indexed = entry.definition.supporting_index;
+            (entry.id, CompiledEntry { collection, rule: entry.rule, guards: entry.guards, indexed })
         })
         .collect()
 }

@@ -20,13 +20,17 @@ use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, WriteTran
 use super::rules::{CompiledEntry, Rules, apply, compile};
 use crate::{
     error::{Code, Error, Refusal, Result},
-    store::{Change, Wake},
+    store::{BATCH_BYTES, Change, Wake},
 };
 
 type Key<'a> = &'a [u8];
 const DOCUMENTS: TableDefinition<(&str, Key), &[u8]> = TableDefinition::new("documents");
 const DUE: TableDefinition<(&[u8; 12], i64, Key), ()> = TableDefinition::new("due");
 const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
+
+/// What the engine may keep in memory of a file; its own default is 1 GiB. The system keeps the file at hand as well. Each
+/// thread that may block has allocated some of it, so that an allocator holds a multiple of what is in use.
+const CACHE_BYTES: usize = 16 << 20;
 
 /// One file, or memory.
 pub(super) struct Tables {
@@ -54,11 +58,17 @@ fn failed<E: Into<Box<dyn std::error::Error + Send + Sync>>>(action: &'static st
 const READING: &str = "reading the embedded store";
 const WRITING: &str = "writing the embedded store";
 
+fn builder() -> redb::Builder {
+    let mut builder = Database::builder();
+    builder.set_cache_size(CACHE_BYTES);
+    builder
+}
+
 impl Tables {
     pub(super) fn open(path: &Path) -> Result<Self> {
         let opening = format!("opening {}", path.display());
         // The engine takes what it reads for what it wrote, and panics on a damaged file.
-        match std::panic::catch_unwind(|| Database::create(path)) {
+        match std::panic::catch_unwind(|| builder().create(path)) {
             Ok(Ok(database)) => Self::ready(database),
             Ok(Err(redb::DatabaseError::DatabaseAlreadyOpen)) => Err(Error::InUse { path: path.display().to_string() }),
             Ok(Err(error)) => Err(Error::embedded(opening)(error)),
@@ -68,7 +78,7 @@ impl Tables {
 
     pub(super) fn in_memory() -> Result<Self> {
         let backend = redb::backends::InMemoryBackend::new();
-        Self::ready(Database::builder().create_with_backend(backend).map_err(failed("opening a store in memory"))?)
+        Self::ready(builder().create_with_backend(backend).map_err(failed("opening a store in memory"))?)
     }
 
     /// Reading expects the tables to be there.
@@ -121,7 +131,8 @@ impl Tables {
         found.map(|bytes| parse_raw(bytes.value())).transpose()
     }
 
-    /// Documents in the order of their keys, those after `after`, for which `wanted` says yes, at most `limit`.
+    /// Documents in the order of their keys, those after `after`, for which `wanted` says yes, at most `limit`, and no more
+    /// than memory is for.
     pub(super) fn scan(
         &self,
         collection: &str,
@@ -132,19 +143,30 @@ impl Tables {
         let read = self.database.begin_read().map_err(failed(READING))?;
         let documents = read.open_table(DOCUMENTS).map_err(failed(READING))?;
         let start = (collection, after.unwrap_or_default());
-        let mut found = Vec::new();
+        let (mut found, mut size) = (Vec::new(), 0);
         for row in documents.range(start..).map_err(failed(READING))? {
             let (row_key, bytes) = row.map_err(failed(READING))?;
             let (row_collection, key) = row_key.value();
-            if row_collection != collection || found.len() == limit {
+            if row_collection != collection || found.len() == limit || size >= BATCH_BYTES {
                 break;
             }
             let document = RawDocument::from_bytes(bytes.value()).map_err(unreadable)?;
             if Some(key) != after && wanted(key, document) {
+                size += bytes.value().len();
                 found.push((key.to_vec(), parse_raw(bytes.value())?));
             }
         }
         Ok(found)
+    }
+
+    /// How many documents a collection has; counted one by one.
+    pub(super) fn count(&self, collection: &str) -> Result<u64> {
+        let mut count = 0;
+        self.scan(collection, None, usize::MAX, |_, _| {
+            count += 1;
+            false
+        })?;
+        Ok(count)
     }
 
     /// The earliest date after this one that is listed under an entry.
@@ -161,12 +183,14 @@ impl Tables {
         Ok((*row_entry == entry).then(|| DateTime::from_millis(date)))
     }
 
-    /// The keys and documents listed as due under an entry, in the order of their dates.
+    /// The documents listed under an entry, in the order of their dates and keys, from here up to that date, at most `limit`,
+    /// and no more than memory is for.
     pub(super) fn scan_due(
         &self,
         collection: &str,
         entry: ObjectId,
-        dates: (DateTime, DateTime),
+        from: (DateTime, Key<'_>),
+        until: DateTime,
         limit: usize,
         mut wanted: impl FnMut(Key<'_>) -> bool,
     ) -> Result<Vec<RawDocumentBuf>> {
@@ -174,17 +198,18 @@ impl Tables {
         let due = read.open_table(DUE).map_err(failed(READING))?;
         let documents = read.open_table(DOCUMENTS).map_err(failed(READING))?;
         let entry = entry.bytes();
-        let (from, until) = (dates.0.timestamp_millis(), dates.1.timestamp_millis());
-        let mut found = Vec::new();
-        for row in due.range((&entry, from, Key::default())..).map_err(failed(READING))? {
+        let (mut found, mut size) = (Vec::new(), 0);
+        for row in due.range((&entry, from.0.timestamp_millis(), from.1)..).map_err(failed(READING))? {
             let (row, ()) = row.map(|(key, _)| (key, ())).map_err(failed(READING))?;
             let (row_entry, date, key) = row.value();
-            if *row_entry != entry || date > until || found.len() == limit {
+            let full = found.len() == limit || size >= BATCH_BYTES;
+            if *row_entry != entry || date > until.timestamp_millis() || full {
                 break;
             }
             if wanted(key)
                 && let Some(bytes) = documents.get((collection, key)).map_err(failed(READING))?
             {
+                size += bytes.value().len();
                 found.push(parse_raw(bytes.value())?);
             }
         }

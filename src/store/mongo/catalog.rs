@@ -86,6 +86,11 @@ pub(super) fn identity(found: &Document) -> Option<Binary> {
 }
 
 pub(super) async fn list_indexes(database: &Database, collection: &CollectionName) -> Result<Vec<PhysicalIndex>> {
+    Ok(index_specs(database, collection).await?.iter().filter_map(PhysicalIndex::of_spec).collect())
+}
+
+/// As `listIndexes` tells them; none if the collection is missing.
+pub(super) async fn index_specs(database: &Database, collection: &CollectionName) -> Result<Vec<Document>> {
     let list = || Error::backend(format!("listing the indexes of {collection}"));
     let command = doc! { "listIndexes": collection.as_str() };
     let cursor = match database.run_cursor_command(command).await {
@@ -93,18 +98,7 @@ pub(super) async fn list_indexes(database: &Database, collection: &CollectionNam
         Err(error) if server_code(&error) == Some(Code::NamespaceNotFound.number()) => return Ok(Vec::new()),
         Err(error) => return Err(list()(error)),
     };
-    let specs: Vec<Document> = cursor.try_collect().await.map_err(list())?;
-    Ok(specs.iter().filter_map(physical_index).collect())
-}
-
-fn physical_index(spec: &Document) -> Option<PhysicalIndex> {
-    Some(PhysicalIndex {
-        name: spec.get_str("name").ok()?.to_owned(),
-        key: spec.get_document("key").ok()?.clone(),
-        partial_filter: spec.get_document("partialFilterExpression").ok().cloned(),
-        hidden: matches!(spec.get("hidden"), Some(Bson::Boolean(true))),
-        native_ttl: spec.contains_key("expireAfterSeconds"),
-    })
+    cursor.try_collect().await.map_err(list())
 }
 
 /// Builds the index, without its partial filter where the backend has no partial indexes, and reads back what came of

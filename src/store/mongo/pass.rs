@@ -18,11 +18,8 @@ use super::{
 use crate::{
     error::{Code, Error, Result, server_code},
     expiry::Bounds,
-    store::{Deletion, Found, Pass, Position, Target, id_bytes},
+    store::{BATCH_BYTES, Deletion, Found, Pass, Position, Target, id_bytes},
 };
-
-/// How many bytes of `_id`s a batch may have: a statement with all of them must fit into one of the server's messages.
-const IDS_LIMIT: usize = 8 * 1024 * 1024;
 
 /// The server forgot the cursor, after ten minutes without a call for instance.
 const CURSOR_NOT_FOUND: i32 = 43;
@@ -33,7 +30,7 @@ pub(super) struct MongoPass {
     target: Target,
     extensions: Extensions,
     /// Without an index to walk there is one cursor for the whole pass: every `find` anew would read the collection
-    /// from its start.
+    /// from its start. So there is where documents are kept, which it would find again.
     cursor: Option<Cursor<RawDocumentBuf>>,
     /// The first document that was found and cannot be named in a query, so that it is passed over.
     unnamable: Option<Error>,
@@ -52,30 +49,37 @@ impl MongoPass {
     }
 
     async fn find_next(&mut self, position: &Position, limit: u32) -> Result<Vec<Found>> {
-        if self.target.index.is_none() {
-            return self.next_of_cursor(position, limit).await;
-        }
         if position.from().is_some_and(|from| from > self.target.cutoff) {
             return Ok(Vec::new());
+        }
+        if self.by_cursor() {
+            return self.next_of_cursor(position, limit).await;
         }
         // One by one: what comes along with the dates may be large.
         let mut cursor = self.query(position, limit).await?;
         let (mut found, mut bytes) = (Vec::new(), 0);
-        while bytes < IDS_LIMIT
+        while bytes < BATCH_BYTES
             && let Some(document) = cursor.try_next().await.map_err(self.finding())?
         {
-            if let Some(document) = self.found(&document) {
-                bytes += id_bytes(&document.id).len();
+            if let Some(document) = self.found(document) {
+                bytes += size(&document);
                 found.push(document);
             }
         }
         self.checked(found)
     }
 
+    fn by_cursor(&self) -> bool {
+        self.target.index.is_none() || self.target.screened
+    }
+
     /// None if the document cannot be named by its `_id`, and so neither be deleted nor left out of the next find.
-    fn found(&mut self, document: &RawDocumentBuf) -> Option<Found> {
-        match named_by(document) {
-            Ok(id) => Some(Found { id, dates: self.target.rule.expiring_dates(document) }),
+    fn found(&mut self, document: RawDocumentBuf) -> Option<Found> {
+        match named_by(&document) {
+            Ok(id) => {
+                let dates = self.target.rule.expiring_dates(&document);
+                Some(Found { id, dates, whole: self.target.reading.reads_whole().then_some(document) })
+            }
             Err(why) => {
                 let collection = &self.target.collection;
                 let error = Error::Unreadable(format!(
@@ -104,11 +108,16 @@ impl MongoPass {
         // A range of keys makes the lower bound needless.
         let from = position.from().filter(|_| !walk_range);
         let filter = self.target.rule.find_filter(self.bounds(from, self.target.cutoff), &position.except());
-        let mut find = self.documents.find(filter).projection(self.target.rule.projection()).batch_size(limit);
+        let mut find = self.documents.find(filter).batch_size(limit);
+        if !self.target.reading.reads_whole() {
+            find = find.projection(self.target.rule.projection());
+        }
         // No sort: the index yields its order anyway, and once one document makes the index multikey a sort would read
         // the whole backlog for every batch.
         if let Some(index) = &self.target.index {
-            find = find.limit(limit.into());
+            if !self.by_cursor() {
+                find = find.limit(limit.into());
+            }
             if self.extensions.hint {
                 find = find.hint(Hint::Name(index.name.clone()));
             }
@@ -116,7 +125,7 @@ impl MongoPass {
                 let (first, last) = self.key_range(position.from());
                 find = find.min(first).max(last);
             }
-            if self.extensions.max_time {
+            if self.extensions.max_time && !self.by_cursor() {
                 find = find.max_time(STATEMENT_LIMIT);
             }
         }
@@ -149,15 +158,15 @@ impl MongoPass {
     async fn next_of_cursor(&mut self, position: &Position, limit: u32) -> Result<Vec<Found>> {
         let (mut found, mut bytes) = (Vec::new(), 0);
         let mut reopened = false;
-        while found.len() < limit as usize && bytes < IDS_LIMIT {
+        while found.len() < limit as usize && bytes < BATCH_BYTES {
             if self.cursor.is_none() {
                 self.cursor = Some(self.query(position, limit).await?);
             }
             let Some(cursor) = &mut self.cursor else { break };
             match cursor.try_next().await {
                 Ok(Some(document)) => {
-                    if let Some(document) = self.found(&document) {
-                        bytes += id_bytes(&document.id).len();
+                    if let Some(document) = self.found(document) {
+                        bytes += size(&document);
                         found.push(document);
                     }
                 }
@@ -172,6 +181,11 @@ impl MongoPass {
         }
         self.checked(found)
     }
+}
+
+/// How much of a statement that names it, and of memory, a document takes.
+fn size(found: &Found) -> usize {
+    found.whole.as_ref().map_or_else(|| id_bytes(&found.id).len(), |document| document.as_bytes().len())
 }
 
 /// The `_id`, if it can be written exactly as it was read.
@@ -193,13 +207,13 @@ fn named_by(document: &RawDocument) -> Result<Bson, String> {
 impl Pass for MongoPass {
     fn find<'a>(&'a mut self, position: &'a Position, limit: u32) -> BoxFuture<'a, Result<Vec<Found>>> {
         // Elsewhere it may read the whole collection.
-        let limited = self.target.index.is_some() && self.extensions.max_time;
+        let limited = !self.by_cursor() && self.extensions.max_time;
         answered(if limited { STATEMENT } else { LONG_READ }, self.find_next(position, limit))
     }
 
     fn ordered(&self) -> bool {
         // Several shards answer in any order.
-        self.walks_range() && !self.extensions.sharded
+        self.walks_range() && !self.extensions.sharded && !self.by_cursor()
     }
 
     fn without_index(&mut self, after: &Error) -> bool {
@@ -211,10 +225,17 @@ impl Pass for MongoPass {
         self.delete_still_due(doomed, until).boxed()
     }
 
+    fn unrepeatable(&self, found: &Found) -> Option<String> {
+        delete::repeated(found).err()
+    }
+
     fn read_again(&mut self, ids: Vec<Bson>) -> BoxFuture<'_, Result<Vec<RawDocumentBuf>>> {
         answered(STATEMENT, async move {
             let read = || Error::backend(format!("reading documents of {} again", self.target.collection));
-            let find = self.documents.find(doc! { "_id": { "$in": ids } }).projection(self.target.rule.projection());
+            let mut find = self.documents.find(doc! { "_id": { "$in": ids } });
+            if !self.target.reading.reads_whole() {
+                find = find.projection(self.target.rule.projection());
+            }
             find.await.map_err(read())?.try_collect().await.map_err(read())
         })
     }

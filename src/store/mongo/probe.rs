@@ -33,6 +33,8 @@ pub(super) struct Extensions {
     pub(super) now: bool,
     /// Dates must be asked for by type as well, or other types match too.
     pub(super) demand_type: bool,
+    /// A delete may demand that the document is the same, field by field, as one that is handed over.
+    pub(super) exact: bool,
     /// Several shards answer, in no order.
     pub(super) sharded: bool,
 }
@@ -132,6 +134,7 @@ async fn probe(database: &Database, scratch: &Scratch, portable_only: bool) -> R
         delete_hint: takes(database, scratch, doc! { "hint": { "_id": 1 } }, doc! {}).await?,
         collection_uuid: knows_identity(database, scratch).await?,
         now: compares_with_now(database, scratch).await?,
+        exact: tells_versions_apart(database, scratch).await?,
     })
 }
 
@@ -264,6 +267,37 @@ pub(super) fn before(date: DateTime) -> Document {
 async fn compares_with_now(database: &Database, scratch: &Scratch) -> Result<bool> {
     let with = |date| doc! { "$expr": before(date) };
     Ok(takes_if(database, scratch, with(DateTime::MAX)).await? && !takes_if(database, scratch, with(CUTOFF)).await?)
+}
+
+/// The condition that a document is the same as this one, but for the types of its numbers.
+pub(super) fn is_version(document: Document) -> Document {
+    doc! { "$eq": ["$$ROOT", { "$literal": document }] }
+}
+
+/// Whether a delete takes a document that is as it says, and none with a field that differs, is missing, or stands elsewhere.
+async fn tells_versions_apart(database: &Database, scratch: &Scratch) -> Result<bool> {
+    let id = ObjectId::new();
+    let version = doc! { "_id": id, "probe": scratch.probe, "word": "a", "list": [1, { "x": Bson::Null }] };
+    let stored = scratch.collection.insert_one(&version).await;
+    stored.map_err(Error::backend("writing a scratch document of the probe"))?;
+    let mut others = vec![version.clone(); 5];
+    others[0].insert("word", "A");
+    others[1].insert("more", 1);
+    others[2].remove("word");
+    others[3].insert("list", vec![Bson::Int32(1), doc! {}.into()]);
+    let word = others[4].remove("word");
+    others[4].extend(word.map(|word| ("word".to_owned(), word)));
+    for (document, deleted) in others.into_iter().map(|other| (other, 0)).chain([(version, 1)]) {
+        let query = doc! { "_id": id, "$expr": { "$and": [is_version(document)] } };
+        let statement = doc! { "q": query, "limit": 1, "collation": { "locale": "simple" } };
+        let command = doc! { "delete": COLLECTION, "deletes": [statement] };
+        let Some(reply) = answer(database.run_command(command).await)? else { return Ok(false) };
+        let counts = [Bson::Int32(deleted), Bson::Int64(deleted.into())];
+        if reply.contains_key("writeErrors") || !reply.get("n").is_some_and(|n| counts.contains(n)) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Whether a delete that names the identity of another collection is refused, and one that names the right one is not.

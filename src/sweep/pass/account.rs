@@ -10,9 +10,8 @@ use super::{super::Progress, Sweeping};
 use crate::{
     clock::between,
     error::{Error, Result},
-    expiry::Dates,
     meter::Batch,
-    store::{Deletion, Found, Pass, id_bytes},
+    store::{Deletion, Found, Pass, Reading, id_bytes},
 };
 
 /// What became of a batch that was not deleted as a whole.
@@ -34,14 +33,14 @@ impl Sweeping<'_> {
     pub(super) async fn delete(
         &mut self,
         pass: &mut dyn Pass,
-        found: &[Found],
+        found: Vec<Found>,
         cutoff: DateTime,
         began: Instant,
     ) -> Result<(Option<DateTime>, Vec<Found>)> {
         let before = self.progress;
         let outcome = self.delete_agreed(pass, found, cutoff).await;
         self.progress.batches += 1;
-        let Progress { deleted, changed, uncertain, left, disputed, .. } = self.progress;
+        let Progress { deleted, changed, uncertain, left, kept, disputed, .. } = self.progress;
         self.visit.meter.batch(
             &self.labels(),
             &Batch {
@@ -49,6 +48,7 @@ impl Sweeping<'_> {
                 changed: changed - before.changed,
                 uncertain: uncertain - before.uncertain,
                 left: left - before.left,
+                kept: kept - before.kept,
                 disputed: disputed - before.disputed,
                 duration: began.elapsed(),
             },
@@ -59,17 +59,19 @@ impl Sweeping<'_> {
     async fn delete_agreed(
         &mut self,
         pass: &mut dyn Pass,
-        found: &[Found],
+        found: Vec<Found>,
         cutoff: DateTime,
     ) -> Result<(Option<DateTime>, Vec<Found>)> {
         let agreed = |found: &Found| found.dates.is_some_and(|dates| dates.earliest <= cutoff);
-        let (doomed, mut stay): (Vec<Found>, Vec<Found>) = found.iter().cloned().partition(agreed);
+        let (doomed, mut stay): (Vec<Found>, Vec<Found>) = found.into_iter().partition(agreed);
         self.progress.disputed += stay.len() as u64;
+        self.progress.found += doomed.len() as u64;
+        let doomed = self.screened(doomed).await?;
+        let doomed = self.archived(pass, doomed).await?;
         let Some(until) = doomed.iter().filter_map(|found| found.dates).map(|dates| dates.earliest).max() else {
             return Ok((None, stay));
         };
         let asked = doomed.len() as u64;
-        self.progress.found += asked;
         let stalled_before = std::mem::take(&mut self.stalled);
         match pass.delete(&doomed, until).await? {
             Deletion::Done(count) if count == asked => {
@@ -83,6 +85,7 @@ impl Sweeping<'_> {
                 let left = (again.still_due.len() as u64).min(asked - count);
                 self.progress.left += left;
                 self.progress.changed += asked - count - left;
+                self.tell_archive(&doomed, &again.there).await?;
                 stay.extend(again.still_due);
             }
             Deletion::InPart(count, error) if count <= asked => {
@@ -94,8 +97,9 @@ impl Sweeping<'_> {
                 self.progress.uncertain += gone - count;
                 self.progress.left += left;
                 self.progress.changed += asked - gone - left;
+                self.tell_archive(&doomed, &again.there).await?;
                 // One document that somebody holds is stepped over. A database that gets nothing done is left alone.
-                self.stalled = left == asked;
+                self.stalled = left == asked && !error.is_lasting();
                 if self.stalled && stalled_before {
                     return Err(error);
                 }
@@ -129,26 +133,41 @@ impl Sweeping<'_> {
         self.visit.meter.delays(&self.labels(), deleted.filter_map(delay));
     }
 
+    /// When the oldest document expired that stays although it is due.
+    pub(super) fn note_left(&mut self, found: &Found) {
+        let Some(dates) = found.dates else { return };
+        let expired = self.visit.entry.rule.expires_at(dates.earliest);
+        self.oldest_left = Some(self.oldest_left.map_or(expired, |oldest| oldest.min(expired)));
+    }
+
     /// Reads the documents of a batch again that was not deleted as a whole. Those that are due by other dates than they
-    /// were found with are kept in mind.
+    /// were found with, or are other versions where that counts, are kept in mind: once, as one that is written to all the
+    /// time would hold up the pass for ever.
     async fn look_again(&mut self, pass: &mut dyn Pass, doomed: &[Found], cutoff: DateTime) -> Result<Again> {
-        let before: HashMap<Vec<u8>, Option<Dates>> =
-            doomed.iter().map(|found| (id_bytes(&found.id), found.dates)).collect();
+        let before: HashMap<Vec<u8>, &Found> = doomed.iter().map(|found| (id_bytes(&found.id), found)).collect();
         let documents = pass.read_again(doomed.iter().map(|found| found.id.clone()).collect()).await?;
         let (mut still_due, mut there) = (Vec::new(), HashSet::new());
-        for document in &documents {
+        for document in documents {
             let Some(id) = document.get("_id").ok().flatten().and_then(|id| Bson::try_from(id).ok()) else { continue };
             let key = id_bytes(&id);
             there.insert(key.clone());
             let rule = &self.visit.entry.rule;
-            let dates = rule.expiring_dates(document);
-            let Some(earliest) = dates.map(|dates| dates.earliest).filter(|date| *date <= cutoff) else { continue };
-            if before.get(&key) == Some(&dates) {
-                let expired = rule.expires_at(earliest);
-                self.oldest_left = Some(self.oldest_left.map_or(expired, |oldest| oldest.min(expired)));
-                still_due.push(Found { id, dates });
+            let dates = rule.expiring_dates(&document);
+            if dates.is_none_or(|dates| dates.earliest > cutoff) {
+                continue;
+            }
+            let whole = self.visit.reading().reads_whole().then_some(document);
+            let exact = self.visit.reading() == Reading::Exact;
+            let same = |found: &&Found| found.dates == dates && !(exact && found.whole != whole);
+            let same = before.get(&key).is_some_and(same);
+            let found = Found { id, dates, whole };
+            if same {
+                self.note_left(&found);
+                still_due.push(found);
+            } else if exact && self.again {
+                self.note_left(&found);
             } else {
-                self.moved.push(Found { id, dates });
+                self.moved.push(found);
             }
         }
         Ok(Again { still_due, there })

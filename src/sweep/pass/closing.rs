@@ -17,15 +17,19 @@ impl Sweeping<'_> {
         let (Some(cutoff), Some(pass)) = (self.cutoff, &mut self.pass) else { return Ok((false, None)) };
         let mut seen = pass.find(&self.position, PEEK).await?;
         let more = !(seen.is_empty() && self.moved.is_empty());
-        if pass.ordered() {
+        let ordered = pass.ordered();
+        if ordered {
             // The oldest may be among those that stay behind.
             seen.extend(pass.find(&Position::default(), PEEK).await?);
-        } else {
+        }
+        let kept = self.kept(&seen).await?;
+        let free = seen.iter().zip(kept).filter(|(_, kept)| !kept).map(|(found, _)| found);
+        let dates = free.chain(&self.moved).filter_map(|found| found.dates).map(|dates| dates.earliest);
+        let oldest = dates.filter(|date| *date <= cutoff).min();
+        if !ordered {
             // A cursor does not go back for them.
             self.moved.append(&mut seen);
         }
-        let dates = seen.iter().chain(&self.moved).filter_map(|found| found.dates).map(|dates| dates.earliest);
-        let oldest = dates.filter(|date| *date <= cutoff).min();
         Ok((more, oldest.map(|date| self.visit.entry.rule.expires_at(date))))
     }
 
@@ -33,7 +37,9 @@ impl Sweeping<'_> {
         let mut oldest_due = self.oldest_left;
         // Under a rule that is no longer in force nothing is due.
         let in_force = self.error.is_none();
-        if in_force && matches!(ended, Ended::LimitReached | Ended::Cancelled) {
+        // Who stops is not kept waiting for guards.
+        let stopped = ended == Ended::Cancelled && self.visit.is_screened();
+        if in_force && matches!(ended, Ended::LimitReached | Ended::Cancelled) && !stopped {
             match self.look_ahead().await {
                 Ok((more, seen)) => {
                     oldest_due = [oldest_due, seen].into_iter().flatten().min();
@@ -52,7 +58,7 @@ impl Sweeping<'_> {
         if ended == Ended::Drained && in_force {
             next_expiry = self.next_expiry().await;
         }
-        let Progress { found, deleted, changed, uncertain, left, disputed, batches } = self.progress;
+        let Progress { found, deleted, changed, uncertain, left, kept, disputed, batches } = self.progress;
         let definition = &self.visit.entry.definition;
         let (collection, index) = (definition.collection.to_string(), definition.name.clone());
         match &self.error {
@@ -65,6 +71,7 @@ impl Sweeping<'_> {
                     changed,
                     uncertain,
                     left,
+                    kept,
                     error = error.in_full(),
                     "pass failed"
                 );
@@ -74,9 +81,9 @@ impl Sweeping<'_> {
             }
             // Under a backlog one turn follows the other.
             _ if ended == Ended::LimitReached => {
-                debug!(collection, index, found, deleted, changed, left, disputed, batches, %ended, "more is due");
+                debug!(collection, index, found, deleted, changed, left, kept, disputed, batches, %ended, "more is due");
             }
-            _ => info!(collection, index, found, deleted, changed, left, disputed, batches, %ended, "pass ended"),
+            _ => info!(collection, index, found, deleted, changed, left, kept, disputed, batches, %ended, "pass ended"),
         }
         self.visit.meter.pass(&self.labels(), ended.as_str());
         if let Some(error) = &self.error
@@ -97,6 +104,7 @@ impl Sweeping<'_> {
             changed,
             uncertain,
             left,
+            kept,
             disputed,
             batches,
             ended,
@@ -106,8 +114,7 @@ impl Sweeping<'_> {
         };
         let suspended = match (ended, self.pass, self.cutoff) {
             (Ended::LimitReached, Some(pass), Some(cutoff)) => Some(Suspended {
-                collection: definition.collection.clone(),
-                rule: self.visit.entry.rule.clone(),
+                entry: self.visit.entry.clone(),
                 cutoff,
                 position: self.position,
                 pass,

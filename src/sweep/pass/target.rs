@@ -39,10 +39,14 @@ impl Sweeping<'_> {
             entry: entry.id,
             collection: definition.collection.clone(),
             rule: entry.rule.clone(),
+            guards: entry.guards.clone(),
             cutoff,
             index: self.index_to_walk(),
             uuid: seen.uuid.clone(),
+            collated: seen.default_collation,
             fence: self.fence(),
+            reading: self.visit.reading(),
+            screened: self.visit.is_screened(),
         }))
     }
 

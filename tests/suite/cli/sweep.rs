@@ -38,13 +38,14 @@ async fn a_report_has_the_keys_that_scripts_depend_on() {
                 "oldest_due",
                 "uncertain",
                 "left",
+                "kept",
                 "disputed"
             ]
         );
         let mut expected = json!({
             "collection": "c", "index": "t_1", "cutoff": report["cutoff"], "found": 300, "deleted": 300, "changed": 0,
             "batches": 1, "ended": "limit_reached", "oldest_due": { "$date": "2013-01-02T00:00:00Z" },
-            "uncertain": 0, "left": 0, "disputed": 0,
+            "uncertain": 0, "left": 0, "kept": 0, "disputed": 0,
         });
         assert_eq!(report, &expected);
         let cutoff = DateTime::parse_rfc3339_str(report["cutoff"]["$date"].as_str().unwrap()).unwrap();

@@ -110,6 +110,7 @@ async fn the_page_says_what_the_snapshot_says() {
         ("ttl_index_changed_documents_total", total.changed),
         ("ttl_index_uncertain_documents_total", total.uncertain),
         ("ttl_index_left_documents_total", total.left),
+        ("ttl_index_kept_documents_total", total.kept),
         ("ttl_index_disputed_documents_total", total.disputed),
         ("ttl_index_batches_total", total.batches),
         ("ttl_index_expiration_to_deletion_delay_seconds_count", total.delays.count),

@@ -8,7 +8,7 @@ use mongodb::{
 };
 use ttl_index::{MongoStore, TtlIndex, TtlRegistry};
 
-use super::duties::{Duty, LATE, SESSIONS, Way};
+use super::duties::{CHILDREN, Duty, LATE, SESSIONS, Way, guard};
 use crate::support::{json, mongod::Mongod, program::Program};
 
 const ROLE: &str = "theRole";
@@ -81,12 +81,14 @@ impl Bench {
         }
         let documents = || (0..3).map(|id| doc! { "_id": id, "t": DateTime::from_millis(0) });
         self.admin.collection(SESSIONS).insert_many(documents()).await.unwrap();
+        let children = self.admin.collection::<Document>(CHILDREN);
+        children.create_index(mongodb::IndexModel::builder().keys(doc! { "session": 1 }).build()).await.unwrap();
         if duty == Duty::Manage {
             return;
         }
         let ttl = TtlRegistry::open(MongoStore::new(self.admin.clone())).await.unwrap();
         let index = || TtlIndex::on("t").expire_after(Duration::ZERO);
-        ttl.create_index(SESSIONS, index()).await.unwrap();
+        ttl.create_index(SESSIONS, index().keep_while(guard())).await.unwrap();
         // Which does not make the collection: the first sweep is the first to see it.
         ttl.create_index(LATE, index().supporting_index(false)).await.unwrap();
         self.admin.collection(LATE).insert_many(documents()).await.unwrap();

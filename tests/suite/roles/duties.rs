@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mongodb::Database;
-use ttl_index::{Error, MongoStore, Pruned, TtlIndex};
+use ttl_index::{Error, MongoStore, Pruned, TtlIndex, Reference};
 
 use super::bench::Bench;
 use crate::support::program::Program;
@@ -12,6 +12,12 @@ use crate::support::program::Program;
 pub(super) const SESSIONS: &str = "sessions";
 /// A collection that was not there when its TTL index was made.
 pub(super) const LATE: &str = "late";
+/// The collection that a guard of the first looks at.
+pub(super) const CHILDREN: &str = "children";
+
+pub(super) fn guard() -> Reference {
+    Reference::by(CHILDREN, "session")
+}
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Duty {
@@ -73,12 +79,16 @@ pub(super) async fn by_the_library(bench: &Bench, duty: Duty, way: Way) -> Resul
                 ttl.repair(collection).await?;
                 ttl.drop_index(collection, "t_1").await?;
             }
+            ttl.create_index(SESSIONS, TtlIndex::on("t").expire_after(Duration::ZERO)).await?;
+            ttl.set_guards(SESSIONS, [guard()]).await?;
+            ttl.drop_index(SESSIONS, "t_1").await?;
             ttl.pause().await?;
             ttl.resume().await?;
         }
         Duty::Look => {
             assert_eq!(ttl.list_indexes().await?.len(), 2);
             ttl.rule(SESSIONS).await?;
+            assert_eq!(ttl.kept(SESSIONS, [1]).await?, [None]);
             ttl.now().await?;
             ttl.status().await?;
             ttl.operations().await?;

@@ -57,12 +57,17 @@ impl Program {
     }
 
     pub(crate) fn start(&self, arguments: &[impl AsRef<OsStr>]) -> Child {
+        let mut command = self.command(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    pub(crate) fn command(&self, arguments: &[impl AsRef<OsStr>]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ttl-index"));
         command.args(arguments).env_remove("TTL_INDEX_URI").env_remove("RUST_LOG");
         if let Some(uri) = &self.uri {
             command.env("TTL_INDEX_URI", uri);
         }
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        command
     }
 }
 

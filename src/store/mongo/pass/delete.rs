@@ -2,7 +2,7 @@
 
 use std::{future::IntoFuture, time::Duration};
 
-use mongodb::bson::{Bson, DateTime, Document, doc};
+use mongodb::bson::{Bson, DateTime, Document, RawDocumentBuf, doc};
 use tokio::time::{Instant, sleep_until};
 use tracing::debug;
 
@@ -11,7 +11,7 @@ use super::{
         UNBOUNDED,
         answer::{ANSWER, answered, answered_by},
         catalog,
-        probe::before,
+        probe::{before, is_version},
         registry,
     },
     MongoPass,
@@ -19,7 +19,7 @@ use super::{
 use crate::{
     entry::Entry,
     error::{Code, Error, Refusal, Result, server_code},
-    store::{Deletion, Found, Statement},
+    store::{BATCH_BYTES, Deletion, Found, Reading, Statement},
 };
 
 /// Codes that say that the server gave up on a statement in the middle, for want of time or because of a conflict.
@@ -67,7 +67,7 @@ impl MongoPass {
             return Ok(Deletion::Refused(refusal));
         }
         let began = Instant::now();
-        let mut pieces = vec![doomed];
+        let mut pieces = if self.exact() { pieces_by_size(doomed) } else { vec![doomed] };
         let (mut deleted, mut gave_up) = (0, None);
         while let Some(piece) = pieces.pop() {
             if gave_up.is_some() {
@@ -143,25 +143,65 @@ impl MongoPass {
         Ok(understood.any(|entry| entry.id == self.target.entry && entry.rule.same_as(&self.target.rule)))
     }
 
+    fn exact(&self) -> bool {
+        self.target.reading == Reading::Exact
+    }
+
+    /// Has the server read by `_id` what was asked for, and nothing else, whatever the dates.
+    fn hinted(&self, mut statement: Document) -> Document {
+        if self.extensions.delete_hint {
+            statement.insert("hint", doc! { "_id": 1 });
+        }
+        statement
+    }
+
+    /// Deletes a document that is still as it was read.
+    fn exact_statement(&self, found: &Found, until: DateTime, fenced: Option<&Document>) -> Result<Document> {
+        let whole = repeated(found).map_err(|why| Error::Unreadable(format!("document {}: {why}", found.id)))?;
+        let mut query = self.target.rule.delete_filter(self.bounds(None, until), vec![found.id.clone()]);
+        let mut conditions = vec![is_version(whole)];
+        conditions.extend(fenced.cloned());
+        query.insert("$expr", doc! { "$and": conditions });
+        let mut statement = doc! { "limit": 1, "collation": { "locale": "simple" } };
+        match (&self.target.index, found.dates) {
+            // Where strings are compared by a collation the index on _id is of no use to a statement that does not.
+            (Some(index), Some(dates)) if self.target.collated && holds_strings(&found.id) => {
+                query.insert(self.target.rule.field().as_str(), doc! { "$eq": dates.earliest });
+                statement.insert("q", query);
+                if self.extensions.delete_hint {
+                    statement.insert("hint", index.name.clone());
+                }
+                Ok(statement)
+            }
+            _ => {
+                statement.insert("q", query);
+                Ok(self.hinted(statement))
+            }
+        }
+    }
+
     /// From when on a statement has no effect any more, if no reply says what it has done.
     fn settled(&self, fence: &Statement) -> Instant {
         if self.extensions.ends_in_time() { fence.settled } else { Instant::now() + UNBOUNDED }
     }
 
     async fn delete_piece(&mut self, piece: &[Found], until: DateTime, fence: &Statement, settled: Instant) -> Reply {
-        let ids = piece.iter().map(|found| found.id.clone()).collect();
-        let mut query = self.target.rule.delete_filter(self.bounds(None, until), ids);
-        if let Some(date) = fence.before.filter(|_| self.extensions.now) {
-            query.insert("$expr", before(date));
-        }
-        let mut statement = doc! { "q": query, "limit": 0 };
-        if self.extensions.delete_hint {
-            // By _id the server reads what was asked for, and nothing else, whatever the dates.
-            statement.insert("hint", doc! { "_id": 1 });
-        }
+        let fenced = fence.before.filter(|_| self.extensions.now).map(before);
+        let statements = if self.exact() {
+            piece.iter().map(|found| self.exact_statement(found, until, fenced.as_ref())).collect::<Result<Vec<_>>>()
+        } else {
+            let ids = piece.iter().map(|found| found.id.clone()).collect();
+            let mut query = self.target.rule.delete_filter(self.bounds(None, until), ids);
+            query.extend(fenced.map(|fenced| ("$expr".to_owned(), fenced.into())));
+            Ok(vec![self.hinted(doc! { "q": query, "limit": 0 })])
+        };
+        let statements = match statements {
+            Ok(statements) => statements,
+            Err(error) => return Reply::GaveUp(0, error),
+        };
         let mut command = doc! {
             "delete": self.target.collection.as_str(),
-            "deletes": [statement],
+            "deletes": statements,
             "ordered": true,
             // A sweep can never outrun replication.
             "writeConcern": { "w": "majority" },
@@ -177,20 +217,60 @@ impl MongoPass {
         let failed = Error::backend(format!("deleting what is due in {}", self.target.collection));
         match answered_by(settled + ON_ITS_WAY_BACK, self.database.run_command(command).into_future()).await {
             Ok(reply) => judge(&reply, self.target.collection.as_str()),
-            Err(error) if server_code(&error).is_some_and(|code| GAVE_UP.contains(&code)) => {
-                Reply::GaveUp(0, failed(error))
-            }
-            // Even an error the server answered with may follow on some deletions.
             Err(error) => {
-                if server_code(&error).is_none() {
+                let code = server_code(&error);
+                let error = failed(error);
+                // One document can be too large or too deep for a statement that repeats it: the others do not stay for it.
+                let unspeakable = self.exact() && error.is_lasting();
+                if unspeakable || code.is_some_and(|code| GAVE_UP.contains(&code)) {
+                    return Reply::GaveUp(0, error);
+                }
+                // Even an error the server answered with may follow on some deletions.
+                if code.is_none() {
                     // Without an answer it may be at it until its time is over: what goes then must not be taken for left.
                     let bounded = self.extensions.ends_in_time();
                     sleep_until(if bounded { settled } else { Instant::now() + fence.limit }).await;
                 }
-                Reply::Unclear(failed(error))
+                Reply::Unclear(error)
             }
         }
     }
+}
+
+/// Whether a collation may take another value for the same.
+fn holds_strings(id: &Bson) -> bool {
+    matches!(id, Bson::String(_) | Bson::Symbol(_) | Bson::Document(_))
+}
+
+/// The document as a statement repeats it.
+///
+/// # Errors
+///
+/// In words, if that would be another one.
+pub(super) fn repeated(found: &Found) -> Result<Document, String> {
+    let whole = found.whole.as_ref().ok_or("it was not read whole")?;
+    let document = Document::try_from(&**whole).map_err(|error| format!("it cannot be read: {error}"))?;
+    match RawDocumentBuf::try_from(&document) {
+        Ok(again) if again.as_bytes() == whole.as_bytes() => Ok(document),
+        _ => Err("no statement can repeat it: it has a field name twice, or irregular bytes".to_owned()),
+    }
+}
+
+/// Cut where the documents in them become too much for one statement.
+fn pieces_by_size(doomed: &[Found]) -> Vec<&[Found]> {
+    let (mut pieces, mut begins, mut bytes) = (Vec::new(), 0, 0);
+    for (at, found) in doomed.iter().enumerate() {
+        let more = found.whole.as_ref().map_or(0, |document| document.as_bytes().len());
+        if at > begins && bytes + more > BATCH_BYTES {
+            pieces.push(&doomed[begins..at]);
+            (begins, bytes) = (at, 0);
+        }
+        bytes += more;
+    }
+    pieces.push(&doomed[begins..]);
+    // The last is taken first.
+    pieces.reverse();
+    pieces
 }
 
 fn another_collection(collection: &str) -> Refusal {
