@@ -92,3 +92,8 @@ pub use sweeper::{Activity, IndexStatus, Sweeper, SweeperHandle, SweeperStatus, 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// So do those of the page on guards.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/guards.md")]
+struct Guards;
