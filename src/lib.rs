@@ -126,3 +126,8 @@ struct Readme;
 #[cfg(all(doctest, feature = "tower"))]
 #[doc = include_str!("../docs/pruning.md")]
 struct PruningPage;
+
+/// So do those of the page on guards.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/guards.md")]
+struct Guards;

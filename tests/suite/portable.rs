@@ -13,17 +13,18 @@ use mongodb::{
     event::{EventHandler, command::CommandEvent},
     options::ClientOptions,
 };
-use ttl_index::{Ended, MongoStore, TtlIndex, TtlRegistry};
+use ttl_index::{Ended, MongoStore, Reference, TtlIndex, TtlRegistry};
 
 use crate::support::{TestDatabase, database_with, mongod::Mongod};
 
 /// The commands that every compatible backend has.
-const PORTABLE: [&str; 13] = [
+const PORTABLE: [&str; 14] = [
     "hello",
     "insert",
     "find",
     "getMore",
     "killCursors",
+    "update",
     "findAndModify",
     "delete",
     "count",
@@ -35,11 +36,12 @@ const PORTABLE: [&str; 13] = [
 ];
 
 /// Of these, the ones that the life of a TTL index needs; a recording that lacks one has missed something.
-const NEEDED: [&str; 10] = [
+const NEEDED: [&str; 11] = [
     "hello",
     "insert",
     "find",
     "getMore",
+    "update",
     "findAndModify",
     "delete",
     "listCollections",
@@ -115,13 +117,16 @@ async fn sweep_all(ttl: &TtlRegistry, collection: &str, expected: u64) {
     assert!(report.batches > 1, "{report:?}");
 }
 
-/// The whole life of three TTL indexes: walking an index, walking one for some documents only, and without any.
+/// The whole life of four TTL indexes: walking an index, walking one for some documents only, without any, and with a guard.
 async fn live(it: &TestDatabase, ttl: &TtlRegistry) {
     let index = || TtlIndex::on("t").expire_after(Duration::from_secs(60));
+    let guard = Reference::by("children", "parent").newer_than("at", Duration::from_secs(60)).without_index();
+    insert_expired(it, "children", 1).await;
     let all = [
         ("walked", index()),
         ("partial", index().partial_filter(doc! { "n": { "$gte": 1 } })),
         ("scanned", index().supporting_index(false)),
+        ("guarded", index().keep_while(guard)),
     ];
     for (collection, index) in all {
         let made = ttl.create_index(collection, index.clone()).await.unwrap();
@@ -130,6 +135,11 @@ async fn live(it: &TestDatabase, ttl: &TtlRegistry) {
         insert_expired(it, collection, 200).await;
         ttl.modify_index(collection, Duration::from_secs(30)).await.unwrap();
         assert_eq!(ttl.list_indexes().collection(collection).await.unwrap().len(), 1);
+        if collection == "guarded" {
+            // Plain dates, and those in arrays.
+            let touched = ttl.touch(collection, 0..200, DateTime::from_millis(31_000)).await.unwrap();
+            assert_eq!((touched.moved, touched.missing), (200, 0));
+        }
         sweep_all(ttl, collection, 200).await;
         ttl.drop_index(collection, "t_1").await.unwrap();
     }

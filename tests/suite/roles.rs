@@ -137,7 +137,7 @@ async fn a_role_does_not_do_for_another_duty() {
 #[tokio::test]
 async fn what_is_missing_is_said_in_one_short_line() {
     let bench = Bench::start().await;
-    let role = bench.role(Duty::Sweep, &[SESSIONS]).await;
+    let role = bench.role(Duty::Sweep, &[SESSIONS, "--children", CHILDREN]).await;
     let remove = Privilege { collection: SESSIONS.to_owned(), action: "remove".to_owned() };
     bench.give(&without(&role, &remove)).await;
     bench.set_the_stage(Duty::Sweep).await;

@@ -215,7 +215,7 @@ async fn the_status_has_the_keys_that_scripts_depend_on() {
     let told = status(&program);
     assert_eq!((&told["activity"], &told["max_rate"]), (&json!("sweeping"), &json!(1000.0)), "{told}");
     let visits = &told["indexes"][0]["visits"];
-    assert_eq!(keys(visits), ["last", "ended", "deleted", "oldest_due", "failures", "error"]);
+    assert_eq!(keys(visits), ["last", "ended", "deleted", "kept", "oldest_due", "failures", "error"]);
     assert_eq!((&visits["ended"], &visits["deleted"], &visits["failures"]), (&json!("drained"), &json!(5), &json!(0)));
     let words = program.run(&["status"]).stdout;
     assert!(words.starts_with("sweeping") && words.contains("a/") && words.contains("t_1"), "{words}");

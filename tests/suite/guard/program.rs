@@ -30,10 +30,10 @@ async fn guards_are_declared_listed_explained_and_taken_back() {
     place.insert("articles", vec![due(1), due(2), doc! { "_id": 3, "at": DateTime::MAX }]).await;
     place.insert("reads", vec![doc! { "article_id": 1, "readAt": ttl.now().await.unwrap() }]).await;
     let explained = program.run(&["explain", "articles"]).stdout;
-    let lines: Vec<&str> = explained.lines().collect();
+    let verdicts: Vec<&str> = explained.lines().collect();
     let kept = "kept while \"reads\" has one with article_id = its _id newer than 7d";
-    assert!(lines[0].starts_with("1: due since") && lines[0].ends_with(kept), "{explained}");
-    assert!(!lines[1].contains("kept") && !lines[2].contains("kept"), "{explained}");
+    assert!(verdicts[0].starts_with("1: due since") && verdicts[0].ends_with(kept), "{explained}");
+    assert!(!verdicts[1].contains("kept") && !verdicts[2].contains("kept"), "{explained}");
     let explained = program.json(&["explain", "articles"]);
     assert_eq!(explained[0]["kept_while"], json!(kept.trim_start_matches("kept while ")));
     assert!(explained[1].get("kept_while").is_none());
