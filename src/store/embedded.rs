@@ -1,5 +1,6 @@
 //! A small document store of our own, in one file or in memory: TTL indexes without any server.
 
+mod bytes;
 mod collection;
 mod guard;
 mod documents;

@@ -7,7 +7,7 @@ use mongodb::bson::{Bson, Document, RawDocumentBuf};
 use super::{
     blocking,
     keys::{ensure_id, id_key},
-    tables::{Tables, duplicate},
+    tables::Tables,
 };
 use crate::{
     error::{Code, Error, Refusal, Result},
@@ -244,4 +244,10 @@ fn parse_update(update: Document) -> Result<(Document, Document)> {
         return refuse("the '_id' of a document cannot be changed".to_owned());
     }
     Ok((set, unset))
+}
+
+/// The `_id` is taken.
+fn duplicate(collection: &str, id: &Bson) -> Error {
+    Refusal::new(Code::DuplicateKey, format!("E11000 duplicate key error collection: {collection} dup key: _id: {id}"))
+        .into()
 }

@@ -14,12 +14,15 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use mongodb::bson::{Bson, DateTime, Document, RawDocument, RawDocumentBuf, oid::ObjectId};
+use mongodb::bson::{DateTime, Document, RawDocument, RawDocumentBuf, oid::ObjectId};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
 
-use super::rules::{CompiledEntry, Rules, apply, compile};
+use super::{
+    bytes::{parse_document, parse_raw, unreadable},
+    rules::{CompiledEntry, Rules, apply, compile},
+};
 use crate::{
-    error::{Code, Error, Refusal, Result},
+    error::{Error, Result},
     store::{BATCH_BYTES, Change, Wake},
 };
 
@@ -363,22 +366,20 @@ impl Writing {
 
     /// Removes every document of a collection, and says how many.
     pub(super) fn clear(&mut self, collection: &str) -> Result<u64> {
-        let mut keys = Vec::new();
-        {
-            let documents = self.transaction.open_table(DOCUMENTS).map_err(failed(WRITING))?;
-            for row in documents.range((collection, Key::default())..).map_err(failed(WRITING))? {
-                let (place, _) = row.map_err(failed(WRITING))?;
-                let (found, key) = place.value();
-                if found != collection {
-                    break;
-                }
-                keys.push(key.to_vec());
-            }
+        let mut cleared = 0;
+        while let Some(key) = self.first_key(collection)? {
+            self.put(collection, &key, None)?;
+            cleared += 1;
         }
-        for key in &keys {
-            self.put(collection, key, None)?;
-        }
-        Ok(keys.len() as u64)
+        Ok(cleared)
+    }
+
+    fn first_key(&self, collection: &str) -> Result<Option<Vec<u8>>> {
+        let documents = self.transaction.open_table(DOCUMENTS).map_err(failed(READING))?;
+        let first = documents.range((collection, Key::default())..).map_err(failed(READING))?.next();
+        let Some((place, _)) = first.transpose().map_err(failed(READING))? else { return Ok(None) };
+        let (found, key) = place.value();
+        Ok((found == collection).then(|| key.to_vec()))
     }
 }
 
@@ -392,22 +393,4 @@ fn put_document(meta: &mut redb::Table<'_, &'static str, &'static [u8]>, key: &s
     let mut bytes = Vec::new();
     document.to_writer(&mut bytes).map_err(failed(WRITING))?;
     meta.insert(key, bytes.as_slice()).map(drop).map_err(failed(WRITING))
-}
-
-fn parse_document(bytes: &[u8]) -> Result<Document> {
-    Document::from_reader(bytes).map_err(failed(READING))
-}
-
-fn parse_raw(bytes: &[u8]) -> Result<RawDocumentBuf> {
-    RawDocumentBuf::from_bytes(bytes.to_vec()).map_err(unreadable)
-}
-
-fn unreadable(error: impl std::fmt::Display) -> Error {
-    Error::Unreadable(format!("a document of the embedded store cannot be read: {error}"))
-}
-
-/// The `_id` is taken.
-pub(super) fn duplicate(collection: &str, id: &Bson) -> Error {
-    Refusal::new(Code::DuplicateKey, format!("E11000 duplicate key error collection: {collection} dup key: _id: {id}"))
-        .into()
 }
