@@ -1,8 +1,8 @@
 //! A small document store of our own, in one file or in memory: TTL indexes without any server.
 
 mod collection;
-mod guard;
 mod documents;
+mod guard;
 mod keys;
 mod pass;
 mod records;
@@ -20,8 +20,8 @@ use tokio::time::Instant;
 
 use self::{pass::EmbeddedPass, tables::Tables};
 use super::{
-    Change, Collection, Guard, Judge, Kind, Pass, PhysicalIndex, Placed, Records, Sampled, Store, Target, Touched, Wake,
-    sealed,
+    Change, Collection, Guard, Judge, Kind, Pass, PhysicalIndex, Placed, Records, Sampled, Store, Target, Touched,
+    Wake, sealed,
 };
 use crate::{
     clock::ManualClock,
