@@ -38,7 +38,20 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("restore", &["archive", "clock", "error", "expiry", "namespace", "registry", "store"]),
     (
         "sweep",
-        &["archive", "clock", "entry", "error", "expiry", "guard", "lease", "meter", "namespace", "pacing", "registry", "store"],
+        &[
+            "archive",
+            "clock",
+            "entry",
+            "error",
+            "expiry",
+            "guard",
+            "lease",
+            "meter",
+            "namespace",
+            "pacing",
+            "registry",
+            "store",
+        ],
     ),
     ("prune", &["error", "index", "interval", "lease", "namespace", "registry", "store", "sweep"]),
     (

@@ -2,8 +2,8 @@
 
 mod bytes;
 mod collection;
-mod guard;
 mod documents;
+mod guard;
 mod keys;
 mod pass;
 mod records;
@@ -21,8 +21,8 @@ use tokio::time::Instant;
 
 use self::{pass::EmbeddedPass, tables::Tables};
 use super::{
-    Change, Collection, Guard, Judge, Kind, Pass, PhysicalIndex, Placed, Records, Sampled, Store, Target, Touched, Wake,
-    sealed,
+    Change, Collection, Guard, Judge, Kind, Pass, PhysicalIndex, Placed, Records, Sampled, Store, Target, Touched,
+    Wake, sealed,
 };
 use crate::{
     clock::ManualClock,

@@ -12,7 +12,8 @@ use mongodb::bson::{Bson, DateTime, Document, RawDocumentBuf};
 use tokio::time::Instant;
 
 use super::{
-    Change, Collection, Deletion, DynStore, Found, Guard, IntoStore, Judge, Pass, PhysicalIndex, Position, Records, Sampled, Store, Target, Touched, Wake, id_bytes, sealed, Placed,
+    Change, Collection, Deletion, DynStore, Found, Guard, IntoStore, Judge, Pass, PhysicalIndex, Placed, Position,
+    Records, Sampled, Store, Target, Touched, Wake, id_bytes, sealed,
 };
 use crate::{
     error::{Error, Result},

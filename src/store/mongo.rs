@@ -5,8 +5,8 @@
 
 mod answer;
 mod catalog;
-mod guard;
 mod documents;
+mod guard;
 mod modify;
 mod pass;
 mod probe;
@@ -30,7 +30,10 @@ use self::{
     pass::MongoPass,
     probe::Extensions,
 };
-use super::{Change, Collection, Guard, Judge, Pass, PhysicalIndex, Reading, Records, Sampled, Store, Target, Touched, sealed, Placed};
+use super::{
+    Change, Collection, Guard, Judge, Pass, PhysicalIndex, Placed, Reading, Records, Sampled, Store, Target, Touched,
+    sealed,
+};
 use crate::{
     error::{Code, Error, Refusal, Result},
     expiry::Rule,

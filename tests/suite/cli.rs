@@ -2,8 +2,8 @@
 
 mod daemon;
 mod explain;
-mod if_due;
 mod export;
+mod if_due;
 mod indexes;
 mod operators;
 mod secrets;

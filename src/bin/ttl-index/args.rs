@@ -223,7 +223,7 @@ pub(crate) struct Sweep {
     /// Only if no process has swept so within this time: 90, 90s, 36h, 30d; then at most 20 batches a collection and 30s over
     /// all unless told otherwise
     #[arg(long, value_name = "D", value_parser = time::duration, allow_hyphen_values = true,
-        conflicts_with_all = ["wait", "cutoff"])]
+        conflicts_with_all = ["wait", "cutoff", "archive"])]
     pub(crate) if_due: Option<Duration>,
     /// Write each document to this file before it is deleted: .jsonl, .jsonl.gz, .csv or .csv.gz; of one collection
     #[arg(long, value_name = "FILE")]

@@ -255,6 +255,8 @@ fn an_archive_is_named_by_what_its_file_shall_be() {
         (&["sweep", "a", "--archive", "a.csv"], 2, "--fields"),
         (&["sweep", "a", "--archive", "a.jsonl", "--fields", "b"], 2, "--fields"),
         (&["sweep", "a", "--fields", "b"], 2, "--archive"),
+        // It would prune without archiving.
+        (&["sweep", "a", "--archive", "a.jsonl", "--if-due", "1h"], 2, "cannot be used with"),
         (&["sweep", "a", "--archive", "a.csv", "--fields", "b,b"], 3, "given twice"),
         (&["restore", "missing.jsonl"], 1, "missing.jsonl.manifest"),
         (&["restore", "a.jsonl", "--extend", "soon"], 2, "36h"),

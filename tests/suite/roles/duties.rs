@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mongodb::Database;
-use ttl_index::{Error, MongoStore, Pruned, TtlIndex, Reference};
+use ttl_index::{Error, MongoStore, Pruned, Reference, TtlIndex};
 
 use super::bench::Bench;
 use crate::support::program::Program;
