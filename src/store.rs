@@ -269,6 +269,7 @@ pub(crate) struct Target {
     pub(crate) collection: CollectionName,
     pub(crate) rule: Rule,
     /// What the pass asks before it deletes; a store that can tell deletes nothing if there are others by now.
+    #[cfg_attr(not(feature = "embedded"), allow(dead_code))] // only a store of our own can tell
     pub(crate) guards: Guards,
     /// The latest date that is due, fixed for the pass.
     pub(crate) cutoff: DateTime,

@@ -179,6 +179,7 @@ impl ReferenceGuard {
     }
 
     /// Whether a child is new enough to count at `now`: the same as the query says.
+    #[cfg_attr(not(feature = "embedded"), allow(dead_code))] // elsewhere the query does
     pub(crate) fn counts(&self, child: &RawDocument, now: DateTime) -> bool {
         let Some(newer) = &self.newer else { return true };
         let (too_old, mut recent, mut old) = (newer.too_old(now), false, false);
