@@ -16,6 +16,33 @@ pub(crate) struct Bounds {
 }
 
 impl Rule {
+    /// The query for the documents that are due at `now`, in MongoDB's language.
+    ///
+    /// # Guarantees
+    ///
+    /// MongoDB finds by it just what [`judge`](Self::judge) calls due.
+    ///
+    /// # Assumptions
+    ///
+    /// The backend compares as MongoDB does, without a collation. Elsewhere a query may find more: judge what it finds.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ttl_index::{Rule, TtlIndex, bson::{DateTime, doc}};
+    ///
+    /// let index = TtlIndex::on("at").expire_after(Duration::from_secs(60)).partial_filter(doc! { "state": "done" });
+    /// let filter = Rule::new(&index)?.due_filter(DateTime::from_millis(100_000));
+    /// let cutoff = DateTime::from_millis(40_000);
+    /// assert_eq!(filter, doc! { "at": { "$lte": cutoff }, "$and": [{ "state": "done" }] });
+    /// // collection.find(filter).await?
+    /// # Ok::<(), ttl_index::Error>(())
+    /// ```
+    pub fn due_filter(&self, now: DateTime) -> Document {
+        // No date can be so old that the cutoff is before the beginning of time.
+        let Some(until) = self.cutoff(now) else { return doc! { "_id": { "$in": [] } } };
+        self.find_filter(Bounds { from: None, until, demand_type: false }, &[])
+    }
+
     /// The query for documents whose field holds a date within `bounds` and that match the partial filter.
     pub(crate) fn find_filter(&self, bounds: Bounds, except: &[Bson]) -> Document {
         let mut filter = Document::new();

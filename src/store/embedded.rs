@@ -34,6 +34,8 @@ use crate::{
 /// Every write is one durable transaction: after it returns, a crash does not undo it; until then, a crash leaves nothing
 /// of it. A file belongs to one process at a time; opening it a second time is an error.
 ///
+/// However large the file is, 16 MiB of it are kept in memory at most, to be at hand.
+///
 /// # Assumptions
 ///
 /// Used within a tokio runtime with its time enabled (`enable_all`): the file is read and written on its blocking threads, and

@@ -2,6 +2,7 @@
 
 mod daemon;
 mod explain;
+mod export;
 mod indexes;
 mod operators;
 mod secrets;

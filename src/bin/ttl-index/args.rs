@@ -11,7 +11,7 @@ use super::{json, time};
 
 /// TTL indexes with Firestore's rules and MongoDB's API.
 ///
-/// Exit codes: 0 done; 1 failed; 2 usage; 3 refused; 4 `sweep` left due documents behind.
+/// Exit codes: 0 done; 1 failed; 2 usage; 3 refused, or findings; 4 `sweep` left due documents behind.
 #[derive(Debug, Parser)]
 #[command(version)]
 pub(crate) struct Args {
@@ -101,15 +101,8 @@ pub(crate) enum Command {
         #[arg(value_name = "FILE|-")]
         file: PathBuf,
     },
-    /// Write documents as JSON Lines, in canonical Extended JSON
-    Export {
-        /// The collection
-        #[arg(value_name = "COLL")]
-        collection: String,
-        /// Where to; standard output by default
-        #[arg(short, long, value_name = "FILE")]
-        output: Option<PathBuf>,
-    },
+    /// Write documents as JSON Lines, in canonical Extended JSON, or as CSV
+    Export(Export),
 }
 
 #[derive(Debug, Group)]
@@ -181,6 +174,25 @@ pub(crate) struct Sweep {
     /// If somebody else is sweeping, ask for it and wait
     #[arg(long)]
     pub(crate) wait: bool,
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct Export {
+    /// The collection
+    #[arg(value_name = "COLL")]
+    pub(crate) collection: String,
+    /// Only what is due, by the collection's TTL index and the database's now
+    #[arg(long)]
+    pub(crate) due: bool,
+    /// As CSV, RFC 4180, that no spreadsheet takes for formulas
+    #[arg(long)]
+    pub(crate) csv: bool,
+    /// The columns, as paths: a,b.c; by default those that the documents have, which are read once more to find them
+    #[arg(long, value_name = "F,F…", requires = "csv", value_delimiter = ',')]
+    pub(crate) fields: Option<Vec<String>>,
+    /// Where to; standard output by default. The file is written as FILE.part, and gets its name when it is whole
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 #[derive(Debug, Group)]

@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use serde_json::{Map, Value, json};
 use ttl_index::{
     Rule, TtlIndex,
-    bson::{Bson, DateTime, Document, RawDocument, RawDocumentBuf},
+    bson::{DateTime, Document, RawDocument, RawDocumentBuf, doc},
 };
 
 use super::{
@@ -68,7 +68,7 @@ struct Judge {
 
 impl Judge {
     async fn first_of(&self, target: &Target, collection: &str, limit: u32) -> anyhow::Result<()> {
-        let mut pages = target.documents(collection).await?;
+        let mut pages = target.documents(collection, doc! {}).await?;
         let mut left = limit;
         while left > 0 {
             let page = pages.next(left.min(PAGE)).await?;
@@ -76,7 +76,7 @@ impl Judge {
                 break;
             }
             for document in &page {
-                self.print(Some(id(document)), document)?;
+                self.print(Some(json::id(document)), document)?;
             }
             left = left.saturating_sub(u32::try_from(page.len()).unwrap_or(u32::MAX));
         }
@@ -103,10 +103,4 @@ impl Judge {
         report.insert("reason".to_owned(), json!(verdict.reason.to_string()));
         output::line(Value::Object(report))
     }
-}
-
-/// The `_id` in relaxed Extended JSON; null if it cannot be read, which the verdict then says.
-fn id(document: &RawDocument) -> Value {
-    let id = document.get("_id").ok().flatten().and_then(|id| Bson::try_from(id).ok());
-    id.map_or(Value::Null, Bson::into_relaxed_extjson)
 }

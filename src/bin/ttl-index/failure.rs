@@ -30,8 +30,23 @@ impl fmt::Display for Usage {
 
 impl Error for Usage {}
 
+/// Nobody reads standard output any more, as when `head` has enough. Nothing is wrong, and nothing is said.
+#[derive(Debug)]
+pub(crate) struct ReaderGone;
+
+impl fmt::Display for ReaderGone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("nobody reads standard output any more")
+    }
+}
+
+impl Error for ReaderGone {}
+
 /// Prints an error with everything that caused it, and returns the exit code.
 pub(crate) fn report(error: &anyhow::Error) -> u8 {
+    if error.is::<ReaderGone>() {
+        return DONE;
+    }
     print(&chain(error.as_ref()));
     let refused = |cause: &(dyn Error + 'static)| {
         cause.downcast_ref::<ttl_index::Error>().is_some_and(|error| error.refusal().is_some())

@@ -39,9 +39,10 @@ pub(crate) fn date(date: Option<DateTime>) -> Value {
     date.map_or(Value::Null, |date| Bson::DateTime(date).into_relaxed_extjson())
 }
 
-/// A document as it came from the database, understood.
-pub(crate) fn parsed(raw: &RawDocument) -> anyhow::Result<Document> {
-    Document::try_from(raw).context("reading a document of the database")
+/// The `_id` of a document in relaxed Extended JSON; null if it cannot be read.
+pub(crate) fn id(document: &RawDocument) -> Value {
+    let id = document.get("_id").ok().flatten().and_then(|id| Bson::try_from(id).ok());
+    id.map_or(Value::Null, Bson::into_relaxed_extjson)
 }
 
 /// JSON Lines, one document after the other; blank lines count and are skipped.

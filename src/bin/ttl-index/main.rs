@@ -9,7 +9,8 @@
 //! | `role` | the privileges that a user needs |
 //! | `daemon`, `status` | `run`, and `status`, `pause`, `resume` |
 //! | `signal` | SIGINT and SIGTERM |
-//! | `indexes`, `operations`, `explain`, `sweep`, `transfer` | the commands |
+//! | `indexes`, `operations`, `explain`, `sweep`, `import`, `export` | the commands |
+//! | `sink` | where an export goes: a file that is whole, or standard output |
 //! | `listen` | the page of metrics |
 //! | `output` | tables, lines of JSON, progress |
 //! | `failure` | what an error looks like, and which exit code it gives |
@@ -17,7 +18,9 @@
 mod args;
 mod daemon;
 mod explain;
+mod export;
 mod failure;
+mod import;
 mod indexes;
 mod json;
 mod listen;
@@ -25,11 +28,11 @@ mod operations;
 mod output;
 mod role;
 mod signal;
+mod sink;
 mod status;
 mod sweep;
 mod target;
 mod time;
-mod transfer;
 
 use std::{io, process::ExitCode};
 
@@ -76,8 +79,8 @@ async fn run(args: Args) -> anyhow::Result<u8> {
         Command::Status { watch } => status::status(watch, uri, json).await,
         Command::Pause { duration } => status::pause(duration, uri, json).await,
         Command::Resume => status::resume(uri, json).await,
-        Command::Import { collection, file } => transfer::import(&collection, &file, uri, json).await,
-        Command::Export { collection, output } => transfer::export(&collection, output, uri, json).await,
+        Command::Import { collection, file } => import::run(&collection, &file, uri, json).await,
+        Command::Export(export) => export::run(export, uri, json).await,
     }
 }
 

@@ -11,7 +11,7 @@ use mongodb::{
 };
 use ttl_index::{
     Documents, EmbeddedStore, MongoStore, TtlRegistry,
-    bson::{Document, RawDocumentBuf, doc},
+    bson::{Document, RawDocumentBuf},
 };
 
 use super::failure::Usage;
@@ -100,11 +100,12 @@ impl Target {
         }
     }
 
-    pub(crate) async fn documents(&self, collection: &str) -> anyhow::Result<Pages> {
+    /// Of a server only the documents that match the filter; an embedded store knows no queries, and gives all.
+    pub(crate) async fn documents(&self, collection: &str, filter: Document) -> anyhow::Result<Pages> {
         Ok(match self {
             Target::Mongo(database) => {
                 let documents = database.collection::<RawDocumentBuf>(collection);
-                let found = documents.find(doc! {}).batch_size(PAGE).await;
+                let found = documents.find(filter).batch_size(PAGE).await;
                 Pages::Mongo(Box::new(found.with_context(|| format!("reading {collection}"))?))
             }
             Target::Embedded(store) => Pages::Embedded(store.collection(collection).documents()),

@@ -28,6 +28,10 @@ const DOCUMENTS: TableDefinition<(&str, Key), &[u8]> = TableDefinition::new("doc
 const DUE: TableDefinition<(&[u8; 12], i64, Key), ()> = TableDefinition::new("due");
 const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
 
+/// What the engine may keep in memory of a file; its own default is 1 GiB. The system keeps the file at hand as well. Each
+/// thread that may block has allocated some of it, so that an allocator holds a multiple of what is in use.
+const CACHE_BYTES: usize = 16 << 20;
+
 /// One file, or memory.
 pub(super) struct Tables {
     database: Database,
@@ -54,11 +58,17 @@ fn failed<E: Into<Box<dyn std::error::Error + Send + Sync>>>(action: &'static st
 const READING: &str = "reading the embedded store";
 const WRITING: &str = "writing the embedded store";
 
+fn builder() -> redb::Builder {
+    let mut builder = Database::builder();
+    builder.set_cache_size(CACHE_BYTES);
+    builder
+}
+
 impl Tables {
     pub(super) fn open(path: &Path) -> Result<Self> {
         let opening = format!("opening {}", path.display());
         // The engine takes what it reads for what it wrote, and panics on a damaged file.
-        match std::panic::catch_unwind(|| Database::create(path)) {
+        match std::panic::catch_unwind(|| builder().create(path)) {
             Ok(Ok(database)) => Self::ready(database),
             Ok(Err(redb::DatabaseError::DatabaseAlreadyOpen)) => Err(Error::InUse { path: path.display().to_string() }),
             Ok(Err(error)) => Err(Error::embedded(opening)(error)),
@@ -68,7 +78,7 @@ impl Tables {
 
     pub(super) fn in_memory() -> Result<Self> {
         let backend = redb::backends::InMemoryBackend::new();
-        Self::ready(Database::builder().create_with_backend(backend).map_err(failed("opening a store in memory"))?)
+        Self::ready(builder().create_with_backend(backend).map_err(failed("opening a store in memory"))?)
     }
 
     /// Reading expects the tables to be there.

@@ -1,7 +1,6 @@
 //! `import` and `export`.
 
 use std::collections::BTreeMap;
-use std::io::Read;
 
 use mongodb::bson::{Bson, DateTime, Document, doc};
 use serde_json::{Value, json};
@@ -53,7 +52,7 @@ async fn documents_of_every_type_come_out_as_they_went_in() {
 
         let copy = bench.directory.path().join("out.jsonl");
         let report = program.json(&["export", "c", "-o", copy.to_str().unwrap()]);
-        assert_eq!(report, [json!({ "collection": "c", "exported": 622 })]);
+        assert_eq!(report, [json!({ "collection": "c", "exported": 622, "inexact": 0 })]);
         assert_eq!(std::fs::read_to_string(&copy).unwrap(), run.stdout);
         assert_eq!(program.run(&["export", "nothing"]).stdout, "");
     }
@@ -102,25 +101,9 @@ async fn an_id_that_is_taken_ends_an_import_and_is_named() {
 }
 
 #[test]
-fn files_that_cannot_be_opened_are_named() {
+fn a_file_that_cannot_be_opened_is_named() {
     let directory = tempfile::tempdir().unwrap();
-    let missing = directory.path().join("missing/file");
+    let missing = directory.path().join("missing");
     let missing = missing.to_str().unwrap();
-    let memory = Program::at("embedded::memory:");
-    memory.run(&["import", "c", missing]).failed(1, "No such file");
-    memory.run(&["export", "c", "-o", missing]).failed(1, missing);
-}
-
-#[tokio::test]
-async fn a_reader_that_leaves_early_is_an_error_and_no_panic() {
-    let directory = tempfile::tempdir().unwrap();
-    let program = Program::embedded(&directory.path().join("store"));
-    // More than a pipe holds.
-    program.run_with_input(&["import", "c", "-"], &expired(5000));
-    let mut exporting = program.start(&["export", "c"]);
-    let mut first = [0; 100];
-    exporting.stdout.take().unwrap().read_exact(&mut first).unwrap();
-    let run = Run::of(exporting.wait_with_output().unwrap());
-    assert_eq!(run.code, Some(1), "{run:?}");
-    assert!(run.stderr.contains("writing to standard output"), "{run:?}");
+    Program::at("embedded::memory:").run(&["import", "c", missing]).failed(1, missing);
 }

@@ -1,23 +1,18 @@
-//! `import` and `export`.
+//! `import`.
 
-use std::{
-    fs::File,
-    io::{self, BufWriter, Write},
-    path::{Path, PathBuf},
-};
+use std::path::Path;
 
 use anyhow::{Context, bail};
 use serde_json::json;
-use ttl_index::bson::Bson;
 
 use super::{
     failure::{DONE, Usage},
-    json::{self, Lines},
+    json::Lines,
     output,
     target::{PAGE, Target},
 };
 
-pub(crate) async fn import(collection: &str, file: &Path, uri: Option<&str>, json: bool) -> anyhow::Result<u8> {
+pub(crate) async fn run(collection: &str, file: &Path, uri: Option<&str>, json: bool) -> anyhow::Result<u8> {
     // A mistake here would put a foreign document in the place of the registry.
     if collection.starts_with("ttl_index.") {
         bail!(Usage(format!("{collection} holds this program's own data")));
@@ -64,46 +59,4 @@ async fn copy_in(
         outcome?;
         progress(*imported);
     }
-}
-
-pub(crate) async fn export(
-    collection: &str,
-    file: Option<PathBuf>,
-    uri: Option<&str>,
-    json: bool,
-) -> anyhow::Result<u8> {
-    let target = Target::open(uri).await?;
-    let mut pages = target.documents(collection).await?;
-    let (mut out, name): (Box<dyn Write>, _) = match &file {
-        Some(path) => {
-            let name = path.display().to_string();
-            (Box::new(File::create(path).with_context(|| format!("making {name}"))?), name)
-        }
-        None => (Box::new(io::stdout()), "standard output".to_owned()),
-    };
-    let mut out = BufWriter::new(&mut out);
-    let writing = || format!("writing to {name}");
-    let bar = output::progress(format!("exporting {collection}"));
-    let mut exported = 0_u64;
-    loop {
-        let page = pages.next(PAGE).await?;
-        if page.is_empty() {
-            break;
-        }
-        for raw in &page {
-            let document = Bson::Document(json::parsed(raw)?).into_canonical_extjson();
-            serde_json::to_writer(&mut out, &document).with_context(writing)?;
-            out.write_all(b"\n").with_context(writing)?;
-        }
-        exported += page.len() as u64;
-        bar.set_position(exported);
-    }
-    out.flush().with_context(writing)?;
-    bar.finish_and_clear();
-    match file {
-        None => {}
-        Some(_) if json => output::line(json!({ "collection": collection, "exported": exported }))?,
-        Some(_) => output::line(format_args!("exported {exported} documents of {collection} to {name}"))?,
-    }
-    Ok(DONE)
 }
