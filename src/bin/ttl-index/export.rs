@@ -29,9 +29,9 @@ pub(crate) async fn run(args: args::Export, uri: Option<&str>, json: bool) -> an
         None
     };
     let collection = args.collection.as_str();
-    let mut sink = Sink::open(args.output.as_deref())?;
-    // Standard output needs no tidying up: there a signal ends the program as it ends any.
+    // Before there is a file to tidy up. Standard output needs none: there a signal ends the program as it ends any.
     let stop = if args.output.is_some() { signal::stop_on_signal()? } else { CancellationToken::new() };
+    let mut sink = Sink::open(args.output.as_deref())?;
     let source = Source { target: &target, collection, due, stop };
     let mut format = match chosen {
         _ if !args.csv => Format::JsonLines,
