@@ -79,8 +79,9 @@ impl TtlRegistry {
     ///
     /// # Errors
     ///
-    /// Refused if an option is out of range. An error of the database before the first pass gives the interval back; what
-    /// goes wrong with a collection is in the outcome, and does not stop the others.
+    /// Refused if an option is out of range. An error of the database before the first pass gives the interval back, and so it
+    /// is if there was no pass because every collection was refused; what goes wrong with a collection is in the outcome, and
+    /// does not stop the others.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -258,7 +259,7 @@ impl SweepIfDue {
         };
         let swept = self.sweep(&claim, &right, retentions, &stop).await;
         right.release().await;
-        if swept.is_err() {
+        if swept.as_ref().map_or(true, Pruned::began_nothing) {
             claim.give_back(memory, None).await;
         }
         swept

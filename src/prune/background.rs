@@ -41,7 +41,12 @@ impl SweepIfDue {
     async fn try_once(self, one: OneTry) {
         let quiet = self.quiet();
         match self.into_future().await {
-            Ok(pruned) => tell(&pruned),
+            Ok(pruned) => {
+                tell(&pruned);
+                if pruned.began_nothing() {
+                    one.rest(quiet);
+                }
+            }
             Err(error) => {
                 warn!(error = error.in_full(), retry_in = ?quiet, "pruning failed");
                 one.rest(quiet);

@@ -40,6 +40,13 @@ pub enum Pruned {
     },
 }
 
+impl Pruned {
+    /// Whether there was something to sweep, and every collection was refused.
+    pub(super) fn began_nothing(&self) -> bool {
+        matches!(self, Pruned::Swept { passes, .. } if !passes.is_empty() && passes.iter().all(|it| it.pass.is_err()))
+    }
+}
+
 /// What came of one collection.
 #[derive(Debug)]
 #[non_exhaustive]

@@ -18,15 +18,14 @@ impl TtlRegistry {
     /// before: the delete asks for its date again.
     ///
     /// Once this has returned with `missing` at 0, all of the documents are there, and are not deleted as expired before
-    /// `until`. So a child that was *written before* is safe: whoever looks after `until` finds it. A plain date is moved
-    /// in one step; a date in an array under the condition that the field is still as it was read, again if it is not. On the
-    /// embedded store all of it is one transaction.
+    /// `until`. So a child that was *written before* is safe: whoever looks after `until` finds it. Each document
+    /// is changed in one step, and nothing in it but the dates; one with an array in the field is read for that, and again if
+    /// the dates are no longer where they were. On the embedded store all of it is one transaction.
     ///
     /// # Assumptions
     ///
     /// It goes by the TTL index as it is when this is called: a period that is made shorter meanwhile may not be reckoned
-    /// with. A field that holds more than a date, as one in an array does, is written back whole, and a number in it whose
-    /// type alone somebody else changes in the same moment has its former type again.
+    /// with.
     ///
     /// # Errors
     ///

@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{self, BufRead, BufReader},
+    io::{self, BufRead, BufReader, Read},
     path::Path,
 };
 
@@ -45,6 +45,9 @@ pub(crate) fn id(document: &RawDocument) -> Value {
     id.map_or(Value::Null, Bson::into_relaxed_extjson)
 }
 
+/// A document of 16 MB, the most that MongoDB stores, written as lavishly as Extended JSON can.
+const LONGEST_LINE: u64 = 256 * 1024 * 1024;
+
 /// JSON Lines, one document after the other; blank lines count and are skipped.
 pub(crate) struct Lines {
     input: Box<dyn BufRead>,
@@ -70,11 +73,14 @@ impl Lines {
     pub(crate) fn next(&mut self) -> anyhow::Result<Option<Document>> {
         loop {
             self.buffer.clear();
-            let read = self.input.read_until(b'\n', &mut self.buffer);
+            let read = self.input.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut self.buffer);
             if read.with_context(|| format!("reading {}", self.name))? == 0 {
                 return Ok(None);
             }
             self.number += 1;
+            if self.buffer.len() as u64 == LONGEST_LINE {
+                bail!(Usage(format!("line {} of {} is too long for a document", self.number, self.name)));
+            }
             if self.buffer.iter().all(u8::is_ascii_whitespace) {
                 continue;
             }

@@ -116,10 +116,22 @@ const SWEEPER: [Need; 10] = [
     (PRUNES, "update", &[Sweep]),
 ];
 
+/// What no name of a database holds.
+const NOT_IN_A_DATABASE: [char; 6] = ['/', '\\', '.', ' ', '"', '$'];
+
 /// Whether this version has them.
 const HAS_SWEEPER: bool = true;
 
 pub(crate) fn run(args: &Args, uri: Option<&str>, json: bool) -> anyhow::Result<u8> {
+    // In a role an empty name means every database, or every collection.
+    if let Some(odd) =
+        args.collections.iter().chain(&args.children).find(|name| name.is_empty() || name.contains(['$', '\0']))
+    {
+        bail!(Usage(format!("{odd:?} is no name of a collection")));
+    }
+    if let Some(odd) = args.db.as_ref().filter(|name| name.is_empty() || name.contains(NOT_IN_A_DATABASE)) {
+        bail!(Usage(format!("{odd:?} is no name of a database")));
+    }
     let database = match (&args.db, uri) {
         (Some(name), _) => name.clone(),
         (None, Some(uri)) => named_by(uri)?,

@@ -37,6 +37,10 @@ impl Sink {
         part.push(format!(".part-{}", ObjectId::new().to_hex()));
         let part = PathBuf::from(part);
         let file = File::create_new(&part).with_context(|| format!("making {}", part.display()))?;
+        if let Ok(replaced) = fs::metadata(&path) {
+            // Whoever may not read the former file may not read what comes in its place either.
+            file.set_permissions(replaced.permissions()).with_context(|| format!("making {}", part.display()))?;
+        }
         Ok(Sink::File(Unfinished { out: BufWriter::new(file), part, path, finished: false }))
     }
 

@@ -31,20 +31,21 @@ pub(super) async fn referenced(
         if asked.is_empty() {
             return Ok(ids);
         }
-        let children = ask.children(asked, ROUND).await?;
-        let mut understood = true;
-        for child in &children {
-            understood &= ids.mark_those_of(guard, child)?;
+        let children = ask.children(asked.clone(), ROUND).await?;
+        // Even less than a round says nothing of those it has marked none of: the server may compare in another way.
+        if children.is_empty() {
+            break;
         }
-        if !understood {
-            // The server compares in another way, by a collation say: whatever it returns for one alone is of that one.
-            for id in ids.unreferenced() {
+        for child in &children {
+            ids.mark_those_of(guard, child)?;
+        }
+        if ids.unreferenced().len() == asked.len() {
+            // By a collation, say: whatever it returns for one alone is of that one.
+            for id in asked {
                 if !ask.children(vec![id.clone()], 1).await?.is_empty() {
                     ids.mark(&id);
                 }
             }
-        }
-        if children.len() < ROUND || !understood {
             break;
         }
     }

@@ -3,14 +3,14 @@
 use futures_util::{TryFutureExt, TryStreamExt};
 use mongodb::{
     Collection, Database,
-    bson::{Bson, DateTime, Document, RawDocumentBuf, doc},
+    bson::{Bson, DateTime, Document, RawBsonRef, RawDocument, RawDocumentBuf, doc},
     options::{CollectionOptions, WriteConcern},
 };
 
 use super::answer::{STATEMENT, answered};
 use crate::{
     error::{Error, Result},
-    expiry::{Raised, Rule},
+    expiry::{PartialFilter, Raised, Rule},
     namespace::CollectionName,
     store::Touched,
 };
@@ -99,31 +99,33 @@ impl Touching<'_> {
         let arrays = (1..=field.parts().len()).map(|length| [(prefix(length), doc! { "$type": "array" }.into())]);
         let arrays: Vec<Document> = arrays.map(|array| array.into_iter().collect()).collect();
         filter.insert("$nor", arrays);
-        self.add_partial(&mut filter);
+        let mut conditions = Vec::new();
+        self.add_partial(&mut conditions);
+        if !conditions.is_empty() {
+            filter.insert("$and", conditions);
+        }
         let mut set = Document::new();
         set.insert(field.as_str(), date);
         Ok(self.documents.update_many(filter, doc! { "$set": set }).await?.modified_count)
     }
 
-    /// Moves the dates of one by what it holds, unless it holds something else by then; then again.
+    /// Moves the dates of one, each at its own place, if they stand there as they were read; then again.
+    ///
+    /// The field is not written as a whole: beside its dates it may hold what somebody else is just writing.
     async fn move_one(&self, mut document: RawDocumentBuf) -> Result<Fate, Failed> {
-        let first = self.rule.field().parts().first().map_or("", String::as_str);
         loop {
             let raised = match self.rule.raised(&document, self.until)? {
                 Raised::Never => return Ok(Fate::Never),
                 Raised::Already => return Ok(Fate::Later),
                 Raised::To(raised) => raised,
             };
-            let (Some(id), Some(before), Some(after)) =
-                (value(&document, "_id"), value(&document, first), value(&raised, first))
-            else {
-                return Err(unnamable().into());
-            };
-            let (mut filter, mut set) = (doc! { "_id": &id }, Document::new());
-            filter.insert(first, doc! { "$eq": before });
-            self.add_partial(&mut filter);
-            set.insert(first, after);
-            if self.documents.update_one(filter, doc! { "$set": set }).await?.matched_count > 0 {
+            let id = document.get("_id").ok().flatten().and_then(|id| Bson::try_from(id).ok()).ok_or_else(unnamable)?;
+            let mut update = Update::default();
+            update.add("", &document, &raised).ok_or_else(unnamable)?;
+            let mut filter = doc! { "_id": &id, "$nor": update.no_arrays };
+            self.add_partial(&mut update.conditions);
+            filter.insert("$and", update.conditions);
+            if self.documents.update_one(filter, doc! { "$set": update.dates }).await?.matched_count > 0 {
                 return Ok(Fate::Moved);
             }
             match self.find(&[id]).await?.pop() {
@@ -141,11 +143,65 @@ impl Touching<'_> {
     }
 
     /// A document that the filter lets stay for ever is not moved: the filter may speak of its date.
-    fn add_partial(&self, filter: &mut Document) {
-        if let Some(partial) = self.rule.partial().filter(|partial| !partial.source().is_empty()) {
-            filter.insert("$and", vec![partial.source().clone()]);
-        }
+    fn add_partial(&self, conditions: &mut Vec<Document>) {
+        let partial = self.rule.partial().map(PartialFilter::source);
+        conditions.extend(partial.filter(|source| !source.is_empty()).cloned());
     }
+}
+
+/// Which dates a document gets, and what must stand where for that: on the way to them documents and arrays as they were
+/// read, or a path would lead elsewhere.
+#[derive(Default)]
+struct Update {
+    conditions: Vec<Document>,
+    no_arrays: Vec<Document>,
+    dates: Document,
+}
+
+impl Update {
+    /// Adds what differs between a document and itself with later dates; none if it cannot be read.
+    fn add(&mut self, at: &str, before: &RawDocument, after: &RawDocument) -> Option<()> {
+        for (before, after) in before.iter().zip(after.iter()) {
+            let ((name, before), (_, after)) = (before.ok()?, after.ok()?);
+            self.add_value(&join(at, name.as_ref()), before, after)?;
+        }
+        Some(())
+    }
+
+    fn add_value(&mut self, at: &str, before: RawBsonRef<'_>, after: RawBsonRef<'_>) -> Option<()> {
+        let known = self.dates.len();
+        match (before, after) {
+            (RawBsonRef::DateTime(before), RawBsonRef::DateTime(after)) if before != after => {
+                self.conditions.push(condition(at, doc! { "$lt": after, "$type": "date" }));
+                self.no_arrays.push(condition(at, doc! { "$type": "array" }));
+                self.dates.insert(at, after);
+            }
+            (RawBsonRef::Document(before), RawBsonRef::Document(after)) => {
+                self.add(at, before, after)?;
+                if self.dates.len() > known {
+                    self.no_arrays.push(condition(at, doc! { "$type": "array" }));
+                }
+            }
+            (RawBsonRef::Array(before), RawBsonRef::Array(after)) => {
+                for (position, (before, after)) in before.into_iter().zip(after).enumerate() {
+                    self.add_value(&join(at, &position.to_string()), before.ok()?, after.ok()?)?;
+                }
+                if self.dates.len() > known {
+                    self.conditions.push(condition(at, doc! { "$type": "array" }));
+                }
+            }
+            _ => {}
+        }
+        Some(())
+    }
+}
+
+fn join(at: &str, name: &str) -> String {
+    if at.is_empty() { name.to_owned() } else { format!("{at}.{name}") }
+}
+
+fn condition(at: &str, is: Document) -> Document {
+    [(at.to_owned(), is.into())].into_iter().collect()
 }
 
 fn unnamable() -> Error {
@@ -157,8 +213,4 @@ enum Fate {
     Later,
     Never,
     Missing,
-}
-
-fn value(document: &RawDocumentBuf, field: &str) -> Option<Bson> {
-    Bson::try_from(document.get(field).ok()??).ok()
 }

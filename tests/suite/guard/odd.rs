@@ -99,7 +99,24 @@ async fn children_with_a_collation_keep_what_it_takes_for_referenced_and_no_more
     assert!(place.find("articles", "C").await.is_none());
 }
 
-/// Renamed, dropped, or being made anew: nobody can tell what it would have kept.
+/// What the server finds by its collation in one child beside what is found without: neither hides the other.
+#[tokio::test]
+async fn one_child_with_a_collation_keeps_all_that_it_references() {
+    let it = database().await;
+    let likes_collection = doc! { "create": "likes", "collation": { "locale": "en", "strength": 2 } };
+    it.db.run_command(likes_collection).await.unwrap();
+    let place = Place::Mongo(it);
+    let ttl = place.registry().await;
+    index_children(&place, &["likes"]).await;
+    ttl.create_index("articles", articles().keep_while(likes())).await.unwrap();
+    place.insert("articles", ["a", "b", "c"].map(due).to_vec()).await;
+    place.insert("likes", vec![doc! { "article_id": ["b", "A"] }]).await;
+    let report = ttl.sweep("articles").await.unwrap();
+    assert_eq!((report.deleted, report.kept), (1, 2), "{report:?}");
+    assert!(place.find("articles", "a").await.is_some());
+}
+
+/// Renamed or dropped: nobody can tell what it would have kept.
 #[tokio::test]
 async fn a_collection_of_children_that_is_gone_deletes_nothing() {
     for portable in [false, true] {

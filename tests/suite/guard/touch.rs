@@ -1,10 +1,15 @@
 //! Dates that are moved on: all that are too early, none backwards, and nothing else.
 
+use std::future::IntoFuture;
+
 use futures_util::future::join_all;
+use mongodb::Client;
 use mongodb::bson::{Bson, DateTime, Document, doc};
-use ttl_index::{EmbeddedStore, Touched, TtlIndex, TtlRegistry};
+use ttl_index::{EmbeddedStore, MongoStore, Touched, TtlIndex, TtlRegistry};
 
 use super::{HOUR, articles};
+use crate::support::mongod::Mongod;
+use crate::support::proxy::{Fate, Proxy, nth};
 use crate::support::{json, place::Place};
 
 fn date(seconds: i64) -> DateTime {
@@ -114,6 +119,63 @@ async fn a_touch_overwrites_nothing_that_others_write_into_the_field() {
     counting.await.unwrap();
     let found = place.find("articles", 0).await.unwrap();
     assert_eq!(found, doc! { "_id": 0, "a": [{ "t": date(10_050 - 3600), "n": 200 }] });
+}
+
+/// What was read is not what is there when the update arrives: nothing but dates is written, each at its own place.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_touch_that_arrives_late_writes_nothing_but_dates() {
+    let server = Mongod::shared().await;
+    let [early, later, d] = [date(1), date(2), date(100_000)];
+    for (what, read, meanwhile, expected) in [
+        (
+            "an element around it",
+            doc! { "a": [{ "t": early }] },
+            doc! { "a": [[{ "t": early }], { "t": early, "precious": 1 }] },
+            doc! { "a": [[{ "t": early }], { "t": d, "precious": 1 }] },
+        ),
+        (
+            "a field more",
+            doc! { "a": [{ "t": early, "who": "smith" }] },
+            doc! { "a": [{ "t": later, "who": "SMITH" }] },
+            doc! { "a": [{ "t": d, "who": "SMITH" }] },
+        ),
+        (
+            "a date less",
+            doc! { "a": [{ "t": early }, { "t": early }] },
+            doc! { "a": [{ "t": early }] },
+            doc! { "a": [{ "t": d }] },
+        ),
+        ("no array", doc! { "a": [{ "t": early }] }, doc! { "a": { "t": early } }, doc! { "a": { "t": d } }),
+        (
+            "an array in it",
+            doc! { "a": [{ "t": early }] },
+            doc! { "a": [{ "t": [early] }] },
+            doc! { "a": [{ "t": [d] }] },
+        ),
+    ] {
+        let (it, proxy) = (server.database().await, Proxy::before(server.port()));
+        let client = Client::with_uri_str(proxy.uri(it.db.name())).await.unwrap();
+        let ttl = TtlRegistry::open(MongoStore::new(client.database(it.db.name()))).await.unwrap();
+        ttl.create_index("articles", TtlIndex::on("a.t").expire_after(HOUR)).await.unwrap();
+        let documents = it.db.collection::<Document>("articles");
+        let with_id = |mut document: Document| {
+            document.insert("_id", 0);
+            document
+        };
+        documents.insert_one(with_id(read)).await.unwrap();
+        // The first is for fields without arrays.
+        let mut late = proxy.catch(nth(2, "update", "articles"));
+        let write = async {
+            late.request().await;
+            documents.replace_one(doc! {}, meanwhile).await.unwrap();
+            late.then(Fate::Pass);
+        };
+        let (touched, ()) = tokio::join!(ttl.touch("articles", [0], date(103_600)).into_future(), write);
+        let touched = touched.unwrap();
+        let mut found = documents.find_one(doc! {}).await.unwrap().unwrap();
+        found.remove("_id");
+        assert_eq!((counts(touched), found), ([1, 0, 0, 0], expected), "{what}");
+    }
 }
 
 /// A touch lists the document anew, so that a sweep finds it at its new date.

@@ -20,21 +20,34 @@ pub(super) async fn run(
     args: args::Sweep,
     json: bool,
 ) -> anyhow::Result<u8> {
+    // Written out, so that an option that is added is not passed over here. Those of the second line go not along with this.
+    let args::Sweep {
+        collections,
+        batch_size,
+        max_batches,
+        max_time,
+        rate,
+        cutoff: _,
+        wait: _,
+        if_due: _,
+        archive: _,
+        fields: _,
+    } = args;
     let stop = signal::stop_on_signal()?;
     let mut prune = registry.sweep_if_due(interval).stop_when(stop.clone().cancelled_owned());
-    if !args.collections.is_empty() {
-        prune = prune.collections(args.collections);
+    if !collections.is_empty() {
+        prune = prune.collections(collections);
     }
-    if let Some(documents) = args.batch_size {
+    if let Some(documents) = batch_size {
         prune = prune.batch_size(documents);
     }
-    if let Some(batches) = args.max_batches {
+    if let Some(batches) = max_batches {
         prune = prune.max_batches(batches);
     }
-    if let Some(time) = args.max_time {
+    if let Some(time) = max_time {
         prune = prune.max_time(time);
     }
-    if let Some(rate) = args.rate {
+    if let Some(rate) = rate {
         prune = prune.rate(rate);
     }
     let (outcome, words) = match prune.await {
