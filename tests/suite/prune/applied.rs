@@ -8,7 +8,7 @@ use ttl_index::{
     AppliedRetention, ManualClock, MongoStore, Pruned, Retention, RetentionOutcome, TtlIndex, TtlRegistry,
 };
 
-use super::{HOUR, HOUR_MS, Timed, drained, move_claim, swept};
+use super::{HOUR, HOUR_MS, Timed, drained, swept};
 use crate::support::database;
 use crate::support::mongod::Mongod;
 use crate::support::place::Place;
