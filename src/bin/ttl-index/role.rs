@@ -83,8 +83,8 @@ const NEEDS: [Need; 14] = [
     (Collections, "createIndex", &[Manage]),
     (Collections, "dropIndex", &[Manage]),
     (Children, "find", &[Sweep, Look]),
-    // Whether a guard can do.
-    (Children, "listIndexes", &[Manage]),
+    // Whether a guard can do, and what native TTL indexes there are.
+    (Children, "listIndexes", &[Manage, Look]),
     (REGISTRY, "find", &[Sweep, Manage, Look]),
     // A sweep notes the identity of a collection that was not there when its TTL index was made.
     (REGISTRY, "update", &[Sweep, Manage]),

@@ -11,7 +11,7 @@ use ttl_index::{Doctor, MongoStore, TtlRegistry};
 
 use super::{
     bench::Bench,
-    duties::{Duty, LATE, SESSIONS, Way},
+    duties::{CHILDREN, Duty, LATE, SESSIONS, Way},
 };
 use crate::reports::wire::Wire;
 use crate::support::program::Program;
@@ -74,7 +74,7 @@ async fn what_may_not_be_read_is_noted_and_the_rest_is_told() {
     let bench = Bench::start().await;
     bench.set_the_stage(Duty::Look).await;
     // The role to look is enough.
-    bench.give(&bench.role(Duty::Look, &[SESSIONS, LATE]).await).await;
+    bench.give(&bench.role(Duty::Look, &[SESSIONS, LATE, "--children", CHILDREN]).await).await;
     let report = bench.registry(Way::Usual).await.unwrap().doctor().await.unwrap();
     assert!(report.notes.is_empty() && report.diagnoses.iter().all(|it| it.notes.is_empty()), "{report}");
 

@@ -123,5 +123,12 @@ pub(super) fn by_the_program(bench: &Bench, duty: Duty) -> Result<(), String> {
             return Err(run.stderr);
         }
     }
+    if matches!(duty, Duty::Look) {
+        // What it may not read it notes.
+        let doctor = Program::at(&bench.uri).run(&["doctor"]);
+        if doctor.stdout.contains("lacks the privilege") {
+            return Err(doctor.stdout);
+        }
+    }
     Ok(())
 }

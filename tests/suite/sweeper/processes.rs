@@ -48,15 +48,15 @@ impl Crew {
 
     /// What is left while nobody sweeps, once the last statement of who did is over.
     async fn left(&self) -> u64 {
-        let mut before = self.count().await;
-        loop {
+        // On a busy machine it may begin late; the next holder begins later still, when the lease is over.
+        let (mut counted, mut times) = (self.count().await, 0);
+        while times < 6 {
             tokio::time::sleep(Duration::from_millis(300)).await;
             let now = self.count().await;
-            if now == before {
-                return now;
-            }
-            before = now;
+            times = if now == counted { times + 1 } else { 0 };
+            counted = now;
         }
+        counted
     }
 
     async fn drained(&self) -> Vec<Delete> {
