@@ -58,7 +58,7 @@ pub(crate) async fn restore(args: args::Restore, uri: Option<&str>, json: bool) 
         let mut parts = vec![format!("{inserted} documents were put back into {collection}")];
         for (count, what) in [
             (there, "were there and are left as they are"),
-            (skipped, "had not been deleted, or were older than such a one"),
+            (skipped, "had not been deleted, or were older versions"),
             (refused, "were not taken"),
         ] {
             if *count > 0 {
