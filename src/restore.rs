@@ -37,6 +37,9 @@ impl TtlRegistry {
     /// `_id` is taken is left as it is now. A version that was archived and then not deleted is left out, and so are all
     /// before it. An older version is never inserted in the place of a newer one that the database does not take.
     ///
+    /// What can be read beyond what the manifest tells of, after a crash or with an older manifest, is put back as well, and
+    /// counted as [`beyond`](Restored::beyond).
+    ///
     /// Dates in the TTL field are moved so far that no document expires within 30 days, or as
     /// [`extend`](Restore::extend) says; nothing else differs from what was deleted. Without a TTL index the documents are as
     /// they were.
@@ -84,7 +87,10 @@ pub struct Restored {
     pub skipped: u64,
     /// Documents that the database does not take, for a unique index say.
     pub refused: u64,
-    /// What it said of the first of those.
+    /// Those of the inserted that the manifest does not tell of, because of a crash or because it is an older one: whether they
+    /// were deleted is not known, only that they were missing.
+    pub beyond: u64,
+    /// What the database said of the first that it refused.
     pub refusal: Option<String>,
 }
 
@@ -121,10 +127,10 @@ impl Restore {
         // The last version comes first, and is in the way of those before it.
         for number in (0..batches).rev() {
             let from = reader.clone();
-            let (documents, not_deleted) = blocking(move || {
+            let (documents, not_deleted, beyond) = blocking(move || {
                 let mut from = from.blocking_lock();
                 let not_deleted = from.batches()[number].not_deleted.clone();
-                Ok((from.documents(number)?, not_deleted))
+                Ok((from.documents(number)?, not_deleted, from.is_beyond(number)))
             })
             .await?;
             done.extend(not_deleted.iter().map(|id| mark(id)));
@@ -136,11 +142,15 @@ impl Restore {
             if let Some(rule) = &rule {
                 documents = documents.into_iter().map(|it| raised(rule, it, until)).collect::<Result<_>>()?;
             }
+            let before = restored.inserted;
             for page in pages(documents) {
                 if stop.is_cancelled() {
                     return Err(Error::Interrupted);
                 }
                 restored.insert(store, &collection, page).await?;
+            }
+            if beyond {
+                restored.beyond += restored.inserted - before;
             }
         }
         Ok(restored)

@@ -198,6 +198,8 @@ async fn what_the_database_does_not_take_is_told_and_the_others_go_on() {
     let run = program.run(&["--json", "restore", directory.path().join("archive").to_str().unwrap()]);
     assert_eq!((run.code, run.lines().len()), (Some(3), 1), "{run:?}");
     assert!(run.stderr.contains("error: c does not take 2 of the documents"), "{run:?}");
-    let expected = serde_json::json!({ "collection": "c", "inserted": 0, "there": 498, "skipped": 0, "refused": 2 });
+    let expected = serde_json::json!({
+        "collection": "c", "inserted": 0, "there": 498, "skipped": 0, "refused": 2, "beyond": 0,
+    });
     assert_eq!(run.lines()[0], expected);
 }
