@@ -30,13 +30,14 @@ pub(crate) use self::reading::ArchiveReader;
 #[cfg(feature = "archive")]
 pub use self::{columns::CsvColumns, csv::CsvFields, text::JsonLine};
 
+use std::sync::{Arc, OnceLock};
 #[cfg(feature = "archive")]
 use std::{
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Mutex, PoisonError},
 };
 
-use mongodb::bson::{Bson, DateTime, RawDocumentBuf};
+use mongodb::bson::{Binary, Bson, DateTime, RawDocumentBuf};
 
 #[cfg(feature = "archive")]
 use self::{elements::fields, file::ArchiveFile, form::Form, manifest::Header};
@@ -148,8 +149,9 @@ impl Archive {
         let place = match self.place {
             Place::Collection(name) => {
                 let into = CollectionName::parse(&name)?;
-                check(from, &into, &store.inspect(&into).await?)?;
-                OpenPlace::Collection(into)
+                let there = store.inspect(&into).await?;
+                check(from, &into, &there)?;
+                OpenPlace::Collection(into, Arc::new(there.uuid.map_or_else(OnceLock::new, OnceLock::from)))
             }
             #[cfg(feature = "archive")]
             Place::File(path, form) => {
@@ -185,7 +187,8 @@ pub(crate) struct OpenArchive {
 
 #[derive(Clone, Debug)]
 enum OpenPlace {
-    Collection(CollectionName),
+    /// With its identity, where the backend gives one; one that is missing has it once it is made.
+    Collection(CollectionName, Arc<OnceLock<Binary>>),
     #[cfg(feature = "archive")]
     File(Arc<Mutex<ArchiveFile>>),
 }
@@ -203,7 +206,9 @@ impl OpenArchive {
         at: DateTime,
     ) -> Result<Vec<(usize, String)>> {
         match &self.place {
-            OpenPlace::Collection(into) => collection::put(store, &self.from, into, &documents, at).await,
+            OpenPlace::Collection(into, meant) => {
+                collection::put(store, &self.from, (into, meant), &documents, at).await
+            }
             #[cfg(feature = "archive")]
             OpenPlace::File(file) => {
                 let file = file.clone();
@@ -216,7 +221,7 @@ impl OpenArchive {
     pub(crate) async fn not_deleted(&self, ids: Vec<Bson>) -> Result<()> {
         match &self.place {
             // Nobody looks there for what was deleted.
-            OpenPlace::Collection(_) => {
+            OpenPlace::Collection(..) => {
                 drop(ids);
                 Ok(())
             }

@@ -4,22 +4,26 @@ use std::{collections::HashSet, fmt, future::IntoFuture, path::PathBuf, sync::Ar
 
 use futures_util::{FutureExt, future::BoxFuture};
 use mongodb::bson::{Bson, DateTime, RawDocumentBuf};
+use sha2::{Digest, Sha256};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use crate::{
     archive::{ArchiveReader, blocking},
-    error::{Error, Result},
+    error::{Code, Error, Refusal, Result},
     expiry::{Raised, Rule},
     namespace::CollectionName,
     registry::{Snapshot, TtlRegistry},
-    store::{Placed, Store, id_bytes},
+    store::{PhysicalIndex, Placed, Store, id_bytes},
 };
 
 /// Documents that are inserted at a time, and their bytes.
 const PAGE: usize = 200;
 const PAGE_BYTES: usize = 8 * 1024 * 1024;
+
+/// An `_id`, in little space: an archive may have many.
+type Mark = [u8; 16];
 
 /// How long documents are there again, unless it is said otherwise.
 const EXTEND: Duration = Duration::from_secs(30 * 86_400);
@@ -31,7 +35,10 @@ impl TtlRegistry {
     ///
     /// All of the file is compared with its manifest before anything is inserted. Nothing is overwritten: a document whose
     /// `_id` is taken is left as it is now. A version that was archived and then not deleted is left out, and so are all
-    /// before it.
+    /// before it. An older version is never inserted in the place of a newer one that the database does not take.
+    ///
+    /// What can be read beyond what the manifest tells of, after a crash or with an older manifest, is put back as well, and
+    /// counted as [`beyond`](Restored::beyond).
     ///
     /// Dates in the TTL field are moved so far that no document expires within 30 days, or as
     /// [`extend`](Restore::extend) says; nothing else differs from what was deleted. Without a TTL index the documents are as
@@ -41,7 +48,8 @@ impl TtlRegistry {
     ///
     /// # Errors
     ///
-    /// [`Error::Archive`] if the file is not what was written; nothing was inserted then. Refused if it is CSV. What the
+    /// [`Error::Archive`] if the file is not what was written; nothing was inserted then. Refused if it is CSV, and if the
+    /// collection has a TTL index of the server's own and none of this library: the server would delete the documents again. What the
     /// database does not take, for a unique index say, is no error: it is in [`Restored`], and the others go on.
     ///
     /// ```no_run
@@ -73,13 +81,16 @@ pub struct Restored {
     pub collection: String,
     /// Documents that were inserted.
     pub inserted: u64,
-    /// Documents whose `_id` was taken: left as they are, or inserted before.
+    /// Documents whose `_id` was taken: left as they are.
     pub there: u64,
-    /// Versions that had not been deleted when they were archived, and those before them.
+    /// Versions that had not been deleted when they were archived, and all that are older than another one in the archive.
     pub skipped: u64,
     /// Documents that the database does not take, for a unique index say.
     pub refused: u64,
-    /// What it said of the first of those.
+    /// Those of the inserted that the manifest does not tell of, because of a crash or because it is an older one: whether they
+    /// were deleted is not known, only that they were missing.
+    pub beyond: u64,
+    /// What the database said of the first that it refused.
     pub refusal: Option<String>,
 }
 
@@ -104,36 +115,42 @@ impl Restore {
         let rule = if Snapshot::load(store).await?.find(&collection).is_some() {
             Some(self.registry.rule(collection.as_str()).await?)
         } else {
+            not_by_the_server(&collection, &store.indexes(&collection).await?)?;
             None
         };
         let millis = i64::try_from(self.extend.as_millis()).unwrap_or(i64::MAX);
         let until = DateTime::from_millis(store.now().await?.timestamp_millis().saturating_add(millis));
         let mut restored = Restored { collection: collection.to_string(), ..Restored::default() };
-        let mut alive = HashSet::new();
+        let mut done: HashSet<Mark> = HashSet::new();
         let batches = reader.batches().len();
         let reader = Arc::new(Mutex::new(reader));
         // The last version comes first, and is in the way of those before it.
         for number in (0..batches).rev() {
             let from = reader.clone();
-            let (documents, not_deleted) = blocking(move || {
+            let (documents, not_deleted, beyond) = blocking(move || {
                 let mut from = from.blocking_lock();
                 let not_deleted = from.batches()[number].not_deleted.clone();
-                Ok((from.documents(number)?, not_deleted))
+                Ok((from.documents(number)?, not_deleted, from.is_beyond(number)))
             })
             .await?;
-            alive.extend(not_deleted);
+            done.extend(not_deleted.iter().map(|id| mark(id)));
             let count = documents.len() as u64;
+            // Whatever becomes of it: an older version is never put in its place.
             let mut documents: Vec<RawDocumentBuf> =
-                documents.into_iter().rev().filter(|document| !alive.contains(&id_of(document))).collect();
+                documents.into_iter().rev().filter(|document| done.insert(mark(&id_of(document)))).collect();
             restored.skipped += count - documents.len() as u64;
             if let Some(rule) = &rule {
                 documents = documents.into_iter().map(|it| raised(rule, it, until)).collect::<Result<_>>()?;
             }
+            let before = restored.inserted;
             for page in pages(documents) {
                 if stop.is_cancelled() {
                     return Err(Error::Interrupted);
                 }
                 restored.insert(store, &collection, page).await?;
+            }
+            if beyond {
+                restored.beyond += restored.inserted - before;
             }
         }
         Ok(restored)
@@ -160,9 +177,26 @@ impl Restored {
     }
 }
 
+/// Refuses a collection in which the server itself would soon delete what is put back, by dates that nobody moved.
+fn not_by_the_server(into: &CollectionName, indexes: &[PhysicalIndex]) -> Result<(), Refusal> {
+    let Some(native) = indexes.iter().find(|index| index.native_ttl) else { return Ok(()) };
+    let why = format!(
+        "{into} has the TTL index {} of the server's own, by which the documents could go again within a minute: dates are \
+         moved by a TTL index of this library alone. Drop that index, or restore into another collection",
+        native.name
+    );
+    Err(Refusal::new(Code::IndexOptionsConflict, why))
+}
+
 fn id_of(document: &RawDocumentBuf) -> Vec<u8> {
     let id = document.get("_id").ok().flatten().and_then(|id| Bson::try_from(id).ok());
     id.map(|id| id_bytes(&id)).unwrap_or_default()
+}
+
+fn mark(id: &[u8]) -> Mark {
+    let mut mark = Mark::default();
+    mark.copy_from_slice(&Sha256::digest(id)[..16]);
+    mark
 }
 
 fn raised(rule: &Rule, document: RawDocumentBuf, until: DateTime) -> Result<RawDocumentBuf> {

@@ -10,11 +10,22 @@ use std::{
 use mongodb::bson::{Bson, DateTime, RawDocumentBuf};
 use tracing::warn;
 
-use super::manifest::{Batch, Header, Manifest, sha256};
+use super::{
+    form::Form,
+    manifest::{Batch, Header, Manifest, sha256},
+};
 use crate::error::{Code, Error, Refusal, Result};
 
 /// What a crash leaves behind the last batch is a batch at most. More is no crash.
 const MOST_LEFT_BY_A_CRASH: u64 = 512 * 1024 * 1024;
+
+/// The file itself, if this is a link to it: the manifest stands beside that.
+pub(crate) fn named(path: &Path) -> Result<PathBuf> {
+    match fs::symlink_metadata(path) {
+        Ok(it) if it.is_symlink() => fs::canonicalize(path).map_err(failed("following the link", path)),
+        _ => Ok(path.to_owned()),
+    }
+}
 
 /// The manifest beside an archive.
 pub(crate) fn manifest_path(path: &Path) -> PathBuf {
@@ -29,6 +40,48 @@ pub(crate) fn failed<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
 ) -> impl FnOnce(E) -> Error + use<E> {
     let action = format!("{doing} {}", path.display());
     move |source| Error::Archive { action, source: source.into() }
+}
+
+/// What stands in an archive file behind the last batch that its manifest vouches for.
+#[derive(Debug)]
+pub(super) struct Behind {
+    /// What can be read of it, and how many documents that is.
+    pub(super) whole: Vec<u8>,
+    pub(super) documents: u64,
+    /// How many bytes follow of what was not written to its end.
+    pub(super) cut_off: u64,
+}
+
+impl Behind {
+    pub(super) fn read(mut data: &File, path: &Path, manifest: &Manifest, form: &Form) -> Result<Self> {
+        let (end, length) = (manifest.end(), data.metadata().map_err(failed("reading", path))?.len());
+        let is = |what: String| Err(failed("opening", path)(what));
+        if length < end {
+            return is(format!("it has {length} bytes, and its manifest tells of {end}"));
+        }
+        if length - end > MOST_LEFT_BY_A_CRASH {
+            return is(format!(
+                "it has {length} bytes, and its manifest tells of {end}: more is missing than a crash can leave out"
+            ));
+        }
+        let mut whole = Vec::new();
+        data.seek(SeekFrom::Start(end)).map_err(failed("reading", path))?;
+        data.read_to_end(&mut whole).map_err(failed("reading", path))?;
+        let length = whole.len();
+        let (bytes, rows) = match form.whole(&whole) {
+            Ok(whole) => whole,
+            Err(at) => {
+                return is(format!(
+                    "it is damaged at byte {}, beyond what its manifest tells of, and goes on behind that; nothing of it is \
+                     changed. Bring back the newest copy of both files, or name another file to archive to",
+                    end + at as u64
+                ));
+            }
+        };
+        whole.truncate(bytes);
+        let head = u64::from(end == 0 && !form.holds_everything());
+        Ok(Self { whole, documents: rows.saturating_sub(head), cut_off: (length - bytes) as u64 })
+    }
 }
 
 /// An archive file that is open for writing, by nobody else.
@@ -49,6 +102,7 @@ impl ArchiveFile {
     ///
     /// Refused if the file is another archive, or none. Nothing is changed then.
     pub(super) fn open(path: &Path, header: Header) -> Result<Self> {
+        let path = &*named(path)?;
         let beside = manifest_path(path);
         let there = fs::metadata(path).ok();
         let refuse = |why: &str| Err(Refusal::new(Code::InvalidOptions, format!("{} {why}", path.display())).into());
@@ -61,7 +115,7 @@ impl ArchiveFile {
         }
         let opened = |path: &Path| OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
         let mut lines = opened(&beside).map_err(failed("opening", &beside))?;
-        lock(&lines, path, &beside)?;
+        lock(&lines, &beside, path)?;
         let mut text = Vec::new();
         lines.read_to_end(&mut text).map_err(failed("reading", &beside))?;
         let manifest = Manifest::parse(&text).map_err(failed("reading", &beside))?;
@@ -84,6 +138,8 @@ impl ArchiveFile {
             )));
         }
         let data = opened(path).map_err(failed("opening", path))?;
+        // By another name it has another manifest.
+        lock(&data, path, path)?;
         let mut file = Self { path: path.to_owned(), data, beside, lines, manifest, header };
         file.take_up()?;
         Ok(file)
@@ -91,37 +147,27 @@ impl ArchiveFile {
 
     /// Cuts off lines and rows whose writing was cut off. Whole documents behind the last batch stay and become one: whatever
     /// became of the manifest, nothing that can be read is thrown away.
+    ///
+    /// # Errors
+    ///
+    /// If it is damaged in another place than its end. Nothing is changed then.
     fn take_up(&mut self) -> Result<()> {
+        let behind = Behind::read(&self.data, &self.path, &self.manifest, &self.header.form)?;
         self.lines.set_len(self.manifest.whole).map_err(failed("writing", &self.beside))?;
         if self.manifest.header.is_none() {
             let line = self.manifest.begin(&self.header);
             self.write_line(&line)?;
         }
-        let end = self.manifest.end();
-        let length = self.data.metadata().map_err(failed("reading", &self.path))?.len();
-        let is = |what: String| Err(failed("opening", &self.path)(what));
-        if length < end {
-            return is(format!("it has {length} bytes, and its manifest tells of {end}"));
-        }
-        if length - end > MOST_LEFT_BY_A_CRASH {
-            return is(format!(
-                "it has {length} bytes, and its manifest tells of {end}: more is missing than a crash can leave out"
-            ));
-        }
-        let mut tail = Vec::new();
-        self.data.seek(SeekFrom::Start(end)).map_err(failed("reading", &self.path))?;
-        self.data.read_to_end(&mut tail).map_err(failed("reading", &self.path))?;
-        let (whole, rows) = self.header.form.whole(&tail);
-        tail.truncate(whole);
-        if length > end {
+        if !behind.whole.is_empty() || behind.cut_off > 0 {
             warn!(
-                file = %self.path.display(), whole, documents = rows, cut_off = length - end - whole as u64,
-                "the archive ends in what a crash left of a batch"
+                file = %self.path.display(), documents = behind.documents, cut_off = behind.cut_off,
+                "the archive ends in what a crash left of a batch, or its manifest is an older one"
             );
         }
-        self.data.set_len(end + whole as u64).map_err(failed("writing", &self.path))?;
-        if rows > 0 {
-            self.commit(&tail, rows - u64::from(end == 0 && !self.header.form.holds_everything()), None)?;
+        let end = self.manifest.end() + behind.whole.len() as u64;
+        self.data.set_len(end).map_err(failed("writing", &self.path))?;
+        if !behind.whole.is_empty() {
+            self.commit(&behind.whole, behind.documents, None)?;
         }
         self.data.sync_all().map_err(failed("writing", &self.path))?;
         sync_directory(&self.path)
@@ -190,17 +236,18 @@ fn write_at(file: &mut File, offset: u64, bytes: &[u8]) -> io::Result<()> {
     file.sync_data()
 }
 
-fn lock(lines: &File, path: &Path, beside: &Path) -> Result<()> {
-    match lines.try_lock() {
+/// Locks one of the two files of the archive.
+fn lock(open: &File, own: &Path, path: &Path) -> Result<()> {
+    match open.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Err(failed("opening", path)("another pass or process is writing it")),
-        Err(TryLockError::Error(error)) => return Err(failed("locking", beside)(error)),
+        Err(TryLockError::Error(error)) => return Err(failed("locking", own)(error)),
     }
     // Whoever had it before may have put another in its place.
-    let named = fs::metadata(beside).and_then(|named| Ok(same_file(&named, &lines.metadata()?)));
+    let named = fs::metadata(own).and_then(|named| Ok(same_file(&named, &open.metadata()?)));
     match named {
         Ok(true) => Ok(()),
-        _ => Err(failed("opening", beside)("another file was put in its place meanwhile")),
+        _ => Err(failed("opening", own)("another file was put in its place meanwhile")),
     }
 }
 

@@ -7,6 +7,9 @@ use mongodb::bson::{RawDocument, RawDocumentBuf};
 
 use super::{csv::CsvFields, text::JsonLine};
 
+/// How a member of gzip begins that was written here.
+const MEMBER: [u8; 4] = [0x1f, 0x8b, 8, 0];
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Form {
     /// None for lines of JSON.
@@ -89,19 +92,55 @@ impl Form {
 
     /// The documents of a batch as it stands in the file.
     pub(crate) fn documents(&self, packed: &[u8]) -> Result<Vec<RawDocumentBuf>, String> {
-        let rows = if self.gzip { unpacked(packed)?.0 } else { packed.to_vec() };
+        // What a crash left of several batches is several members.
+        let (mut rows, mut at) = (Vec::new(), 0);
+        while self.gzip && at < packed.len() {
+            let (member, length) = unpacked(&packed[at..]);
+            at += length.map_err(|error| format!("it is no gzip: {error}"))?;
+            rows.extend(member);
+        }
+        let rows = if self.gzip { rows } else { packed.to_vec() };
         let lines = rows.split_inclusive(|byte| *byte == b'\n');
         lines.map(|line| JsonLine::parse(line).map_err(|error| error.to_string())).collect()
     }
 
-    /// How much of what stands in the file is whole, and how many rows that is.
-    pub(super) fn whole(&self, tail: &[u8]) -> (usize, u64) {
+    /// How much of what stands in the file is whole, and how many rows that is. The writing of what follows was cut off.
+    ///
+    /// # Errors
+    ///
+    /// Where it is damaged, if that is not what a crash leaves of the last line or member.
+    pub(super) fn whole(&self, tail: &[u8]) -> Result<(usize, u64), usize> {
+        let (whole, rows) = self.readable(tail);
+        // Some file systems have zeros where nothing was written before a crash.
+        let end = tail.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        match tail.get(whole..end) {
+            Some(rest) if !rest.is_empty() && !self.is_cut_off(rest) => Err(whole),
+            _ => Ok((whole, rows)),
+        }
+    }
+
+    /// Whether this is the beginning of a line or member alone, and nothing behind it can be read.
+    fn is_cut_off(&self, rest: &[u8]) -> bool {
+        if self.gzip {
+            let ends_early = unpacked(rest).1.is_err_and(|error| error.kind() == io::ErrorKind::UnexpectedEof);
+            let members = (1..rest.len()).filter(|at| rest[*at..].starts_with(&MEMBER));
+            return ends_early && members.map(|at| self.whole_rows(&unpacked(&rest[at..]).0).1).all(|rows| rows == 0);
+        }
+        if self.csv.is_none() {
+            return !rest.contains(&b'\n');
+        }
+        // A cell may hold line breaks: what counts is whether there are rows behind one.
+        let breaks = (2..=rest.len()).filter(|end| rest[..*end].ends_with(b"\r\n"));
+        breaks.map(|end| self.whole_rows(&rest[end..]).1).all(|rows| rows == 0)
+    }
+
+    fn readable(&self, tail: &[u8]) -> (usize, u64) {
         if !self.gzip {
             return self.whole_rows(tail);
         }
         let (mut whole, mut rows) = (0, 0);
         while whole < tail.len()
-            && let Ok((member, length)) = unpacked(&tail[whole..])
+            && let (member, Ok(length)) = unpacked(&tail[whole..])
             && let (end, more) = self.whole_rows(&member)
             && end == member.len()
         {
@@ -113,7 +152,7 @@ impl Form {
 
     fn whole_rows(&self, text: &[u8]) -> (usize, u64) {
         let (mut whole, mut rows) = (0, 0);
-        if self.csv.is_none() {
+        let Some(fields) = &self.csv else {
             for line in text.split_inclusive(|byte| *byte == b'\n') {
                 if !line.ends_with(b"\n") || JsonLine::parse(line).is_err() {
                     break;
@@ -122,10 +161,11 @@ impl Form {
                 rows += 1;
             }
             return (whole, rows);
-        }
+        };
         let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(text);
         let mut row = csv::ByteRecord::new();
         while let Ok(true) = reader.read_byte_record(&mut row)
+            && row.len() == fields.paths().len()
             && let Ok(end) = usize::try_from(reader.position().byte())
         {
             // The reader takes the first byte of a line break for all of it.
@@ -140,12 +180,12 @@ impl Form {
     }
 }
 
-/// What the member of gzip at the beginning of these bytes holds, and how long it is.
-fn unpacked(bytes: &[u8]) -> Result<(Vec<u8>, usize), String> {
+/// What can be read of the member of gzip at the beginning of these bytes, and how long it is.
+fn unpacked(bytes: &[u8]) -> (Vec<u8>, io::Result<usize>) {
     let mut member = GzDecoder::new(bytes);
     let mut rows = Vec::new();
-    member.read_to_end(&mut rows).map_err(|error| format!("it is no gzip: {error}"))?;
-    Ok((rows, bytes.len() - member.into_inner().len()))
+    let read = member.read_to_end(&mut rows);
+    (rows, read.map(|_| bytes.len() - member.into_inner().len()))
 }
 
 #[cfg(test)]
@@ -153,6 +193,35 @@ mod tests {
     use mongodb::bson::doc;
 
     use super::*;
+
+    #[test]
+    fn a_damaged_place_with_rows_behind_it_is_not_taken_for_one_that_was_cut_off() {
+        let csv = Form::csv(CsvFields::new(["v", "w"]).unwrap());
+        for form in [Form::json_lines(), Form::json_lines().gzip(), csv.clone(), csv.gzip()] {
+            let parts: Vec<Vec<u8>> = ["a", "b, \"c\"\r\nd", "e", "f"].iter().map(|v| packed(&form, &[v])).collect();
+            let all = parts.concat();
+            assert_eq!(form.whole(&all), Ok((all.len(), 4)));
+            // A line or member without its end, at whatever byte, is one only if nothing follows.
+            for end in parts[0].len() + 1..parts[0].len() + parts[1].len() {
+                let (begun, rest) = (&all[..end], [parts[2].clone(), parts[3].clone()].concat());
+                assert_eq!(form.whole(begun), Ok((parts[0].len(), 1)), "{} {end}", form.name());
+                if form.holds_everything() || form.gzip {
+                    assert_eq!(form.whole(&[begun, &rest].concat()), Err(parts[0].len()), "{} {end}", form.name());
+                }
+            }
+            if form.holds_everything() {
+                for at in 0..all.len() - parts[3].len() {
+                    let mut damaged = all.clone();
+                    damaged[at] ^= 0x80;
+                    // The system and the time in a header of gzip are nobody's loss.
+                    assert!(form.whole(&damaged).map_or(true, |(whole, _)| form.gzip && whole == all.len()), "{at}");
+                }
+            }
+        }
+        let csv = Form::csv(CsvFields::new(["v", "w"]).unwrap());
+        assert_eq!(csv.whole(b"a,b\r\nc,d,e\r\nf,g\r\n"), Err(5));
+        assert_eq!(csv.whole(b"a,b\r\n\"c,d\r\nf,g\r\n"), Err(5));
+    }
 
     fn packed(form: &Form, values: &[&str]) -> Vec<u8> {
         let row = |value: &&str| form.row(&RawDocumentBuf::try_from(&doc! { "v": *value }).unwrap()).unwrap();
@@ -166,7 +235,10 @@ mod tests {
             let first = packed(&form, &["a", "b, \"c\""]);
             let both = [first.clone(), packed(&form, &["d"])].concat();
             for end in 0..=both.len() {
-                let (whole, rows) = form.whole(&both[..end]);
+                let (whole, rows) = form.whole(&both[..end]).unwrap();
+                // The end of a member may be zeros itself.
+                let zeros = form.whole(&[&both[..end], &[0; 100][..]].concat()).unwrap();
+                assert!(zeros == (whole, rows) || form.gzip && zeros.0 > end, "{zeros:?}");
                 let known = [(0, 0), (first.len(), 2), (both.len(), 3)];
                 if form.gzip {
                     assert_eq!((whole, rows), *known.iter().rev().find(|(bytes, _)| *bytes <= end).unwrap());

@@ -10,7 +10,7 @@ use mongodb::bson::RawDocumentBuf;
 use tracing::warn;
 
 use super::{
-    file::{failed, manifest_path},
+    file::{Behind, failed, manifest_path, named},
     manifest::{Batch, Header, Manifest, sha256},
 };
 use crate::error::{Code, Refusal, Result};
@@ -21,11 +21,14 @@ pub(crate) struct ArchiveReader {
     data: File,
     header: Header,
     batches: Vec<Batch>,
+    /// How many of them the manifest vouches for.
+    vouched: usize,
 }
 
 impl ArchiveReader {
-    /// Reads all of the file, and compares it with its manifest.
+    /// Reads all of the file, and compares it with its manifest. What can be read behind that is one more batch.
     pub(crate) fn open(path: &Path) -> Result<Self> {
+        let path = &*named(path)?;
         let beside = manifest_path(path);
         let text = fs::read(&beside).map_err(failed("reading", &beside))?;
         let manifest = Manifest::parse(&text).map_err(failed("reading", &beside))?;
@@ -35,19 +38,28 @@ impl ArchiveReader {
             return Err(Refusal::new(Code::InvalidOptions, why).into());
         }
         let data = File::open(path).map_err(failed("opening", path))?;
-        let length = data.metadata().map_err(failed("reading", path))?.len();
-        let end = manifest.end();
-        if length < end {
-            let why = format!("it has {length} bytes, and its manifest tells of {end}");
-            return Err(failed("reading", path)(why));
-        }
-        if length > end || manifest.whole < text.len() as u64 {
+        let behind = Behind::read(&data, path, &manifest, &header.form)?;
+        if behind.documents > 0 {
             warn!(
-                file = %path.display(), beyond = length - end,
-                "the archive ends in what a crash left of a batch, of which nothing was deleted; it is left out"
+                file = %path.display(), documents = behind.documents,
+                "the manifest does not tell of the last documents in the archive, because of a crash or because it is an older \
+                 one; whether they were deleted is not known, and those that are missing are put back too"
             );
         }
-        let mut reader = Self { path: path.to_owned(), data, header, batches: manifest.batches };
+        let lost = text.len() as u64 - manifest.whole;
+        if behind.cut_off > 0 || lost > 0 {
+            warn!(
+                file = %path.display(), cut_off = behind.cut_off, cut_off_manifest = lost,
+                "the archive ends in what was not written to its end, which is left out"
+            );
+        }
+        let (vouched, offset) = (manifest.batches.len(), manifest.end());
+        let mut batches = manifest.batches;
+        if behind.documents > 0 {
+            let (bytes, sha256) = (behind.whole.len() as u64, sha256(&behind.whole));
+            batches.push(Batch { offset, bytes, documents: behind.documents, sha256, not_deleted: Vec::new() });
+        }
+        let mut reader = Self { path: path.to_owned(), data, header, batches, vouched };
         for number in 0..reader.batches.len() {
             reader.bytes(number)?;
         }
@@ -60,6 +72,11 @@ impl ArchiveReader {
 
     pub(crate) fn batches(&self) -> &[Batch] {
         &self.batches
+    }
+
+    /// Whether nobody knows if the documents of the batch were deleted.
+    pub(crate) fn is_beyond(&self, number: usize) -> bool {
+        number >= self.vouched
     }
 
     pub(crate) fn documents(&mut self, number: usize) -> Result<Vec<RawDocumentBuf>> {

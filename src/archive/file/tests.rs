@@ -1,7 +1,6 @@
 use mongodb::bson::doc;
 
 use super::{super::reading::ArchiveReader, *};
-use crate::archive::form::Form;
 
 fn document(id: i32) -> RawDocumentBuf {
     RawDocumentBuf::try_from(&doc! { "_id": id, "text": "a\n\"b\"" }).unwrap()
@@ -42,18 +41,79 @@ fn wherever_a_crash_cuts_off_what_was_vouched_for_stays_and_what_is_whole_is_vou
         for (data, lines) in data.chain(lines).step_by(3) {
             fs::write(&path, &both[..data]).unwrap();
             fs::write(&beside, &vouching[..lines]).unwrap();
-            // Before it is opened for writing again, nothing but what was vouched for.
-            assert_eq!(ids(&path).len(), if lines == vouching.len() { 5 } else { 2 });
+            // The same is read before it is opened for writing again.
+            let before = ids(&path);
             let mut file = ArchiveFile::open(&path, header(&form)).unwrap();
             append(&mut file, 7..8);
             let found = ids(&path);
             let whole = found.len() - 3;
+            assert_eq!(found[..2 + whole], before);
             assert_eq!(found[..2], [0, 1]);
             assert_eq!(found[2..2 + whole], [2, 3, 4][..whole], "{data} of {}, {lines}", both.len());
             assert!(data < both.len() || whole == 3);
             assert_eq!(found.last(), Some(&7));
         }
     }
+}
+
+/// A manifest from a backup, and a damaged byte in the middle of what it does not tell of.
+#[test]
+fn nothing_is_cut_off_where_readable_documents_stand_behind_a_damaged_place() {
+    for form in [Form::json_lines(), Form::json_lines().gzip()] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("archive");
+        let mut file = ArchiveFile::open(&path, header(&form)).unwrap();
+        append(&mut file, 0..2);
+        let (first, vouched) = (fs::read(&path).unwrap(), fs::read(manifest_path(&path)).unwrap());
+        append(&mut file, 2..5);
+        append(&mut file, 5..8);
+        drop(file);
+        // All of it is read, several batches too, as long as it is whole.
+        let newest = fs::read(manifest_path(&path)).unwrap();
+        fs::write(manifest_path(&path), &vouched).unwrap();
+        assert_eq!(ids(&path), (0..8).collect::<Vec<_>>());
+        fs::write(manifest_path(&path), newest).unwrap();
+        let mut damaged = fs::read(&path).unwrap();
+        damaged[first.len() + 20] ^= 0x80;
+        fs::write(&path, &damaged).unwrap();
+        // Not even a line of the manifest that was cut off.
+        let older = [&vouched[..], b"{\"off"].concat();
+        fs::write(manifest_path(&path), &older).unwrap();
+        let errors = [ArchiveFile::open(&path, header(&form)).map(drop), ArchiveReader::open(&path).map(drop)];
+        for error in errors.map(Result::unwrap_err) {
+            let why = std::error::Error::source(&error).unwrap().to_string();
+            assert!(
+                error.to_string().contains("/archive") && why.contains(&format!("at byte {}", first.len())),
+                "{why}"
+            );
+        }
+        assert_eq!((fs::read(&path).unwrap(), fs::read(manifest_path(&path)).unwrap()), (damaged, older));
+    }
+}
+
+/// Each name has a manifest of its own, which would vouch for what the other one wrote.
+#[cfg(unix)]
+#[test]
+fn a_file_is_written_under_one_name_at_a_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let [path, hard, soft, nothing] = ["archive", "hard", "soft", "nothing"].map(|name| directory.path().join(name));
+    let form = Form::json_lines();
+    let mut file = ArchiveFile::open(&path, header(&form)).unwrap();
+    fs::hard_link(&path, &hard).unwrap();
+    std::os::unix::fs::symlink(&path, &soft).unwrap();
+    std::os::unix::fs::symlink(directory.path().join("missing"), &nothing).unwrap();
+    for other in [&hard, &soft] {
+        let error = ArchiveFile::open(other, header(&form)).unwrap_err();
+        let why = std::error::Error::source(&error).unwrap().to_string();
+        assert!(why.contains("another pass or process is writing it"), "{error}: {why}");
+    }
+    append(&mut file, 0..2);
+    drop(file);
+    append(&mut ArchiveFile::open(&soft, header(&form)).unwrap(), 2..3);
+    assert!(!manifest_path(&soft).exists());
+    assert_eq!((ids(&path), ids(&soft)), (vec![0, 1, 2], vec![0, 1, 2]));
+    let error = ArchiveFile::open(&nothing, header(&form)).unwrap_err();
+    assert!(error.to_string().contains("following the link"), "{error}");
 }
 
 #[test]

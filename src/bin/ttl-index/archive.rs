@@ -45,7 +45,7 @@ pub(crate) async fn restore(args: args::Restore, uri: Option<&str>, json: bool) 
         restore = restore.into_collection(collection);
     }
     let restored = restore.await?;
-    let Restored { collection, inserted, there, skipped, refused, refusal, .. } = &restored;
+    let Restored { collection, inserted, there, skipped, refused, beyond, refusal, .. } = &restored;
     if json {
         output::line(json!({
             "collection": collection,
@@ -53,12 +53,14 @@ pub(crate) async fn restore(args: args::Restore, uri: Option<&str>, json: bool) 
             "there": there,
             "skipped": skipped,
             "refused": refused,
+            "beyond": beyond,
         }))?;
     } else {
         let mut parts = vec![format!("{inserted} documents were put back into {collection}")];
         for (count, what) in [
+            (beyond, "of them stand beyond what the manifest tells of, and may never have been deleted"),
             (there, "were there and are left as they are"),
-            (skipped, "had not been deleted, or were older than such a one"),
+            (skipped, "had not been deleted, or were older versions"),
             (refused, "were not taken"),
         ] {
             if *count > 0 {

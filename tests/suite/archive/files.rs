@@ -210,6 +210,12 @@ async fn what_is_not_as_it_was_written_is_neither_gone_on_with_nor_restored_from
     assert_eq!(store.collection("c").count().await.unwrap(), 5);
 
     // An older manifest, such as a backup brings: what it does not tell of is not thrown away.
+    for (until, beyond) in [(vouching.len() - 1, 5), (ends[1] + 1, 15)] {
+        fs::write(manifest(&path), &vouching[..until]).unwrap();
+        let into = format!("restored{beyond}");
+        let restored = ttl.restore(&path).into_collection(into).await.unwrap();
+        assert_eq!((restored.inserted, restored.beyond), (20, beyond), "{restored:?}");
+    }
     fs::write(manifest(&path), &vouching[..=ends[1]]).unwrap();
     assert_eq!(ttl.sweep("c").archive(Archive::json_lines(&path)).await.unwrap().deleted, 5);
     assert_eq!(lines(&path).len(), 25);

@@ -181,6 +181,20 @@ async fn the_deepest_and_the_largest_documents_can_be_deleted_exactly() {
     assert_eq!(rows, ["1", "2", "_id"]);
 }
 
+/// What is said around a small document is many times its size.
+#[tokio::test]
+async fn a_large_batch_of_small_documents_is_deleted_exactly_in_commands_that_a_server_takes() {
+    let it = database().await;
+    let ttl = TtlRegistry::open(MongoStore::new(it.db.clone())).await.unwrap();
+    ttl.create_index("c", TtlIndex::on("t").expire_after(Duration::ZERO)).await.unwrap();
+    let documents = (0..5_000).map(|id| doc! { "_id": id, "t": OLD });
+    it.db.collection::<Document>("c").insert_many(documents).await.unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let report = ttl.sweep("c").batch_size(5_000).archive(Sink::Plain.archive(directory.path())).await.unwrap();
+    assert_eq!((report.deleted, report.uncertain, report.left), (5_000, 0, 0), "{report:?}");
+    assert_eq!((report.batches, report.ended), (1, Ended::Drained), "{report:?}");
+}
+
 /// A collation of the collection's own is of no use to a comparison that must be exact, and then nor is its index on `_id`.
 #[tokio::test]
 async fn strings_as_ids_under_a_collation_are_deleted_exactly_and_not_by_reading_the_collection_for_each() {

@@ -94,7 +94,7 @@ async fn the_version_that_was_deleted_last_comes_back() {
             assert_eq!(ttl.sweep("c").batch_size(4).archive(archive.clone()).await.unwrap().deleted, 10);
         }
         let restored = ttl.restore(directory.path().join("archive")).await.unwrap();
-        assert_eq!(counts(&restored), [10, 20, 0, 0], "{restored:?}");
+        assert_eq!(counts(&restored), [10, 0, 20, 0], "{restored:?}");
         assert!(place.documents("c").await.iter().all(|document| document.get_i32("v").unwrap() == 3));
     }
 }
@@ -131,6 +131,52 @@ async fn what_was_archived_and_not_deleted_is_left_out_with_all_before_it() {
 }
 
 #[tokio::test]
+async fn no_older_version_comes_back_in_the_place_of_a_newer_one_that_is_not_taken() {
+    let place = Place::Mongo(database().await);
+    let Place::Mongo(it) = &place else { unreachable!() };
+    let directory = tempfile::tempdir().unwrap();
+    let ttl = place.registry().await;
+    ttl.create_index("c", on("t")).await.unwrap();
+    let unique = doc! { "key": { "mail": 1 }, "name": "mail", "unique": true };
+    it.db.run_command(doc! { "createIndexes": "c", "indexes": [unique] }).await.unwrap();
+    let (path, beside) = (directory.path().join("archive"), directory.path().join("archive.manifest"));
+    let mut older = Vec::new();
+    for version in ["first", "second"] {
+        place.insert("c", vec![doc! { "_id": 1, "t": OLD, "mail": version }]).await;
+        older.push(std::fs::read(&beside).unwrap_or_default());
+        assert_eq!(ttl.sweep("c").archive(Archive::json_lines(&path)).await.unwrap().deleted, 1);
+    }
+    place.insert("c", vec![doc! { "_id": 7, "mail": "second" }]).await;
+    let restored = ttl.restore(&path).await.unwrap();
+    assert_eq!(counts(&restored), [0, 0, 1, 1], "{restored:?}");
+
+    // Nor if both are in one batch.
+    let header = older[1].iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    std::fs::write(&beside, &older[1][..header]).unwrap();
+    ttl.sweep("c").archive(Archive::json_lines(&path)).await.unwrap();
+    let restored = ttl.restore(&path).await.unwrap();
+    assert_eq!((counts(&restored), place.count("c").await), ([0, 0, 1, 1], 1), "{restored:?}");
+}
+
+#[tokio::test]
+async fn nothing_is_put_where_the_server_would_delete_it_by_an_index_of_its_own() {
+    let place = Place::Mongo(database().await);
+    let Place::Mongo(it) = &place else { unreachable!() };
+    let directory = tempfile::tempdir().unwrap();
+    let (ttl, path) = (place.registry().await, directory.path().join("archive"));
+    ttl.create_index("c", on("t")).await.unwrap();
+    place.insert("c", vec![doc! { "_id": 1, "t": OLD }]).await;
+    ttl.sweep("c").archive(Archive::json_lines(&path)).await.unwrap();
+    let native = doc! { "key": { "t": 1 }, "name": "native", "expireAfterSeconds": 0 };
+    it.db.run_command(doc! { "createIndexes": "other", "indexes": [native] }).await.unwrap();
+    let error = ttl.restore(&path).into_collection("other").await.unwrap_err();
+    assert!(error.refusal().is_some_and(|it| it.message().contains("the TTL index native")), "{error}");
+    assert_eq!(place.count("other").await, 0);
+    it.db.run_command(doc! { "dropIndexes": "other", "index": "native" }).await.unwrap();
+    assert_eq!(ttl.restore(&path).into_collection("other").await.unwrap().inserted, 1);
+}
+
+#[tokio::test]
 async fn what_the_database_does_not_take_is_told_and_the_others_go_on() {
     let it = database().await;
     let place = Place::Mongo(it);
@@ -152,6 +198,8 @@ async fn what_the_database_does_not_take_is_told_and_the_others_go_on() {
     let run = program.run(&["--json", "restore", directory.path().join("archive").to_str().unwrap()]);
     assert_eq!((run.code, run.lines().len()), (Some(3), 1), "{run:?}");
     assert!(run.stderr.contains("error: c does not take 2 of the documents"), "{run:?}");
-    let expected = serde_json::json!({ "collection": "c", "inserted": 0, "there": 498, "skipped": 0, "refused": 2 });
+    let expected = serde_json::json!({
+        "collection": "c", "inserted": 0, "there": 498, "skipped": 0, "refused": 2, "beyond": 0,
+    });
     assert_eq!(run.lines()[0], expected);
 }

@@ -2,16 +2,17 @@
 
 use std::sync::{
     Arc, Mutex,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
+use std::time::Duration;
 
 use mongodb::bson::{Bson, RawDocumentBuf, doc};
-use ttl_index::{Ended, Error, Fault};
+use ttl_index::{Archive, Ended, Error, Fault, HookedStore, MongoStore, TtlIndex, TtlRegistry};
 
 use super::{LATER, OLD, Sink, by_id, id, raw_documents};
 use crate::{
     race::{Setting, assert_adds_up},
-    support::place::Place,
+    support::{database, place::Place},
 };
 
 /// What is written to the documents of the same name, which stay due.
@@ -31,6 +32,37 @@ async fn update_all(place: &Place) {
     place.update("c", "same", doc! { "$set": { "word": "a" } }).await;
     place.update("c", "later", doc! { "$set": { "t": LATER } }).await;
     place.delete("c", "gone").await;
+}
+
+#[tokio::test]
+async fn an_archive_collection_that_is_dropped_meanwhile_stops_the_pass_before_anything_more_is_deleted() {
+    for before in [true, false] {
+        let place = Arc::new(Place::Mongo(database().await));
+        let Place::Mongo(it) = &*place else { unreachable!() };
+        if before {
+            place.insert("archive", vec![doc! { "_id": 1 }]).await;
+        }
+        let (dropping, calls) = (place.clone(), AtomicU64::new(0));
+        let hooked = HookedStore::new(MongoStore::new(it.db.clone()), move |_| {
+            let (place, second) = (dropping.clone(), calls.fetch_add(1, Ordering::SeqCst) == 1);
+            async move {
+                if second {
+                    place.drop_collection("archive").await;
+                }
+                Fault::None
+            }
+        });
+        let ttl = TtlRegistry::open(hooked).await.unwrap();
+        ttl.create_index("c", TtlIndex::on("t").expire_after(Duration::ZERO)).await.unwrap();
+        place.insert("c", (0..50).map(|id| doc! { "_id": id, "t": OLD }).collect()).await;
+        let report = ttl.sweep("c").batch_size(10).archive(Archive::collection("archive")).await.unwrap();
+        assert_eq!((report.deleted, report.left, report.ended), (20, 10, Ended::Failed), "{report:?}");
+        assert!(
+            report.error.as_ref().is_some_and(|it| it.to_string().contains("archive is not the collection")),
+            "{report:?}"
+        );
+        assert_eq!(place.count("c").await, 30);
+    }
 }
 
 #[tokio::test]

@@ -35,6 +35,11 @@ const FIRST_TRY: Duration = Duration::from_secs(1);
 const LATER_TRY: Duration = Duration::from_millis(200);
 const A_DOCUMENT: Duration = Duration::from_millis(2);
 
+/// How many bytes a statement has that deletes a document exactly, besides that document, and how many there may be in a command:
+/// far from what a server takes in bytes and statements.
+const AROUND_A_DOCUMENT: usize = 512;
+const MOST_STATEMENTS: usize = 1_000;
+
 /// How long a reply is waited for once the statement has no effect any more: reading the documents again tells as much.
 const ON_ITS_WAY_BACK: Duration = Duration::from_secs(5);
 
@@ -256,12 +261,12 @@ pub(super) fn repeated(found: &Found) -> Result<Document, String> {
     }
 }
 
-/// Cut where the documents in them become too much for one statement.
+/// Cut where the documents in them, and what is said of each, become too much for one statement.
 fn pieces_by_size(doomed: &[Found]) -> Vec<&[Found]> {
     let (mut pieces, mut begins, mut bytes) = (Vec::new(), 0, 0);
     for (at, found) in doomed.iter().enumerate() {
-        let more = found.whole.as_ref().map_or(0, |document| document.as_bytes().len());
-        if at > begins && bytes + more > BATCH_BYTES {
+        let more = AROUND_A_DOCUMENT + found.whole.as_ref().map_or(0, |document| document.as_bytes().len());
+        if at > begins && (bytes + more > BATCH_BYTES || at - begins == MOST_STATEMENTS) {
             pieces.push(&doomed[begins..at]);
             (begins, bytes) = (at, 0);
         }
@@ -318,6 +323,24 @@ fn judge(reply: &Document, collection: &str) -> Reply {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn exact_deletes_are_cut_by_their_number_and_their_bytes() {
+        let lengths = |count: i32, text: usize| {
+            let whole = RawDocumentBuf::try_from(&doc! { "a": "x".repeat(text) }).unwrap();
+            let found = |id: i32| Found { id: id.into(), dates: None, whole: Some(whole.clone()) };
+            let doomed: Vec<Found> = (0..count).map(found).collect();
+            let pieces = pieces_by_size(&doomed);
+            let ids = pieces.iter().rev().flat_map(|piece| piece.iter().map(|found| found.id.as_i32().unwrap()));
+            assert!(ids.eq(0..count));
+            pieces.iter().rev().map(|piece| piece.len()).collect::<Vec<_>>()
+        };
+        assert_eq!(lengths(1, 0), [1]);
+        assert_eq!(lengths(2_001, 0), [1_000, 1_000, 1]);
+        assert_eq!(lengths(3, BATCH_BYTES), [1, 1, 1]);
+        // Together the documents are no more than what a statement can name of them, and with what is around them they are.
+        assert_eq!(lengths(4, BATCH_BYTES / 4 - 20), [3, 1]);
+    }
 
     #[test]
     fn a_reply_is_a_count_only_if_nothing_speaks_against_it() {
