@@ -294,6 +294,8 @@ pub(crate) enum Reading {
     Needed,
     /// All of it.
     Whole,
+    /// All of it, and a document is deleted only as it was read, where the database can compare it.
+    Seen,
     /// All of it, and a document is deleted only as it was read, to the last byte.
     Exact,
 }
@@ -301,6 +303,11 @@ pub(crate) enum Reading {
 impl Reading {
     pub(crate) fn reads_whole(self) -> bool {
         self != Reading::Needed
+    }
+
+    /// Whether it matters which version is deleted.
+    pub(crate) fn compares(self) -> bool {
+        self >= Reading::Seen
     }
 }
 
@@ -314,6 +321,11 @@ pub(crate) trait Pass: Send {
     /// Whether a position can move on: `find` looks from it anew each time, and hands documents over in the order of their
     /// dates.
     fn ordered(&self) -> bool;
+
+    /// Whether `find` may hand over documents as they were a while ago.
+    fn reads_ahead(&self) -> bool {
+        false
+    }
 
     /// Gives up walking an index, if the error says that it cannot be walked; then everything is read instead.
     fn without_index(&mut self, after: &crate::error::Error) -> bool {

@@ -257,6 +257,10 @@ impl Pass for HookedPass {
         self.inner.ordered()
     }
 
+    fn reads_ahead(&self) -> bool {
+        self.inner.reads_ahead()
+    }
+
     fn without_index(&mut self, after: &Error) -> bool {
         self.inner.without_index(after)
     }
