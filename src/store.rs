@@ -15,12 +15,14 @@ mod fence;
 pub(crate) mod hooked;
 pub(crate) mod mongo;
 mod position;
+mod reading;
 mod sample;
 mod wake;
 
 pub(crate) use catalog::{Collection, Kind, PhysicalIndex};
 pub(crate) use fence::{Bound, Fence, Statement};
 pub(crate) use position::Position;
+pub(crate) use reading::Reading;
 pub use sample::SampledBy;
 pub(crate) use sample::{Judge, Sampled};
 pub(crate) use wake::Wake;
@@ -284,31 +286,6 @@ pub(crate) struct Target {
     pub(crate) reading: Reading,
     /// Whether documents may be kept although they are due: then each is found once, however many stay.
     pub(crate) screened: bool,
-}
-
-/// How much of a document a pass reads.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Reading {
-    /// What the rule needs.
-    #[default]
-    Needed,
-    /// All of it.
-    Whole,
-    /// All of it, and a document is deleted only as it was read, where the database can compare it.
-    Seen,
-    /// All of it, and a document is deleted only as it was read, to the last byte.
-    Exact,
-}
-
-impl Reading {
-    pub(crate) fn reads_whole(self) -> bool {
-        self != Reading::Needed
-    }
-
-    /// Whether it matters which version is deleted.
-    pub(crate) fn compares(self) -> bool {
-        self >= Reading::Seen
-    }
 }
 
 /// The database's side of one pass.
