@@ -159,7 +159,8 @@ impl SweepIfDue {
         self
     }
 
-    /// The most batches in each collection, at least 1; 20 by default.
+    /// The most batches in each collection, at least 1; 20 by default. Those of which nothing is sent to be deleted, as all of it is
+    /// kept, do not count: [`max_time`](Self::max_time) limits them as well.
     pub fn max_batches(mut self, batches: u64) -> Self {
         self.bounds.max_batches = batches;
         self

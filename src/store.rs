@@ -15,12 +15,14 @@ mod fence;
 pub(crate) mod hooked;
 pub(crate) mod mongo;
 mod position;
+mod reading;
 mod sample;
 mod wake;
 
 pub(crate) use catalog::{Collection, Kind, PhysicalIndex};
 pub(crate) use fence::{Bound, Fence, Statement};
 pub(crate) use position::Position;
+pub(crate) use reading::Reading;
 pub use sample::SampledBy;
 pub(crate) use sample::{Judge, Sampled};
 pub(crate) use wake::Wake;
@@ -286,24 +288,6 @@ pub(crate) struct Target {
     pub(crate) screened: bool,
 }
 
-/// How much of a document a pass reads.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Reading {
-    /// What the rule needs.
-    #[default]
-    Needed,
-    /// All of it.
-    Whole,
-    /// All of it, and a document is deleted only as it was read, to the last byte.
-    Exact,
-}
-
-impl Reading {
-    pub(crate) fn reads_whole(self) -> bool {
-        self != Reading::Needed
-    }
-}
-
 /// The database's side of one pass.
 pub(crate) trait Pass: Send {
     /// At most `limit` documents that may be due; there may be false ones among them, but none is left out for ever.
@@ -314,6 +298,11 @@ pub(crate) trait Pass: Send {
     /// Whether a position can move on: `find` looks from it anew each time, and hands documents over in the order of their
     /// dates.
     fn ordered(&self) -> bool;
+
+    /// Whether `find` may hand over documents as they were a while ago.
+    fn reads_ahead(&self) -> bool {
+        false
+    }
 
     /// Gives up walking an index, if the error says that it cannot be walked; then everything is read instead.
     fn without_index(&mut self, after: &crate::error::Error) -> bool {

@@ -130,7 +130,8 @@ impl Sweep {
         self
     }
 
-    /// The most batches, at least 1; no limit by default.
+    /// The most batches, at least 1; no limit by default. Those of which nothing is sent to be deleted, as all of it is kept, do not
+    /// count: [`max_time`](Self::max_time) limits them as well.
     pub fn max_batches(mut self, batches: u64) -> Self {
         self.options.max_batches = Some(batches);
         self

@@ -41,10 +41,17 @@ pub type VetoFuture<'a> =
 ///
 /// # Guarantees
 ///
-/// Nothing is deleted that the hook was not asked about and let go. An error, a panic, another number of decisions than
+/// Nothing is deleted that the hook was not asked about and let go. It decides of documents as they were read for it, just before,
+/// and they are deleted only as it saw them: one that changes while it decides stays, and is shown again if it is still due.
+/// Reference guards are asked after it. An error, a panic, another number of decisions than
 /// documents, or no answer within 30 s: nothing of the batch is deleted, and the pass fails.
 ///
 /// # Assumptions
+///
+/// Where a backend cannot compare whole documents (that is tried out on a scratch collection) a document goes if it is still due,
+/// even if something else in it has changed while the hook decided. So does, on MongoDB, one that no statement can repeat: with a
+/// field name twice, text that is not UTF-8, about 16 MB or very deep; and one with a string `_id` in a collection with a default
+/// collation, if the TTL index has no supporting index.
 ///
 /// It is known to this process alone: a sweep of another one, which has no such hook, deletes without asking. It may see a
 /// document twice, or one that is then not deleted, because it has changed meanwhile for instance. While it decides nothing

@@ -37,6 +37,10 @@ pub enum Fault {
     Ineffective,
     /// The delete is not carried out and fails.
     Fails,
+    /// As before, and nothing tells whether it was sent.
+    Breaks,
+    /// The delete is not carried out, nor can it be read what became of the documents.
+    Blinds,
 }
 
 type BeforeGuard = Arc<dyn Fn(Vec<Bson>) -> BoxFuture<'static, ()> + Send + Sync>;
@@ -237,7 +241,7 @@ impl Store for HookedStore {
         async move {
             let inner = self.inner.open_pass(target).await?;
             let hooks = self.clone();
-            Ok(Box::new(HookedPass { inner, hooks }) as Box<dyn Pass>)
+            Ok(Box::new(HookedPass { inner, hooks, blind: false }) as Box<dyn Pass>)
         }
         .boxed()
     }
@@ -246,6 +250,7 @@ impl Store for HookedStore {
 struct HookedPass {
     inner: Box<dyn Pass>,
     hooks: HookedStore,
+    blind: bool,
 }
 
 impl Pass for HookedPass {
@@ -255,6 +260,10 @@ impl Pass for HookedPass {
 
     fn ordered(&self) -> bool {
         self.inner.ordered()
+    }
+
+    fn reads_ahead(&self) -> bool {
+        self.inner.reads_ahead()
     }
 
     fn without_index(&mut self, after: &Error) -> bool {
@@ -273,6 +282,11 @@ impl Pass for HookedPass {
                 Fault::Count(count) => self.inner.delete(&deletable, until).await.map(|_| Deletion::Done(count)),
                 Fault::Ineffective => Ok(Deletion::Done(0)),
                 Fault::Fails => Ok(Deletion::Uncertain(lost())),
+                Fault::Breaks => Err(lost()),
+                Fault::Blinds => {
+                    self.blind = true;
+                    Ok(Deletion::Done(0))
+                }
             }
         }
         .boxed()
@@ -287,6 +301,10 @@ impl Pass for HookedPass {
     }
 
     fn read_again(&mut self, ids: Vec<Bson>) -> BoxFuture<'_, Result<Vec<RawDocumentBuf>>> {
+        if self.blind {
+            let error = Error::Unreadable("a fault was asked for".to_owned());
+            return std::future::ready(Err(error)).boxed();
+        }
         self.inner.read_again(ids)
     }
 }

@@ -1,6 +1,7 @@
 //! The loop over batches: permit, find, judge, delete, account.
 
 mod account;
+mod again;
 mod archiving;
 mod closing;
 mod screen;
@@ -8,7 +9,7 @@ mod target;
 
 use std::time::Duration;
 
-use mongodb::bson::DateTime;
+use mongodb::bson::{Bson, DateTime};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
@@ -56,7 +57,7 @@ pub(crate) struct Suspended {
     cutoff: DateTime,
     position: Position,
     pass: Box<dyn Pass>,
-    moved: Vec<Found>,
+    moved: Vec<Bson>,
     oldest_left: Option<DateTime>,
 }
 
@@ -101,10 +102,13 @@ struct Sweeping<'a> {
     cutoff: Option<DateTime>,
     started: Instant,
     progress: Progress,
+    /// Batches of which something was sent to be deleted.
+    sent: u64,
     position: Position,
     pass: Option<Box<dyn Pass>>,
-    /// Documents that are still due, but with another date than they were found with.
-    moved: Vec<Found>,
+    /// The `_id`s of documents to be read again before the pass goes on: they were due, but changed since they were found, or
+    /// were only peeked at.
+    moved: Vec<Bson>,
     oldest_left: Option<DateTime>,
     /// Whether the batch under way is of those.
     again: bool,
@@ -122,6 +126,7 @@ impl<'a> Sweeping<'a> {
             told,
             started: Instant::now(),
             progress: Progress::default(),
+            sent: 0,
             pass: None,
             moved: Vec::new(),
             oldest_left: None,
@@ -193,8 +198,9 @@ impl<'a> Sweeping<'a> {
                 return Ok(ended);
             }
             let began = Instant::now();
-            let (found, in_order) = match self.find(pass).await {
-                Ok(found) => found,
+            let (found, in_order) = match self.find(pass, cutoff).await {
+                Ok(Some(found)) => found,
+                Ok(None) => return Ok(Ended::Drained),
                 Err(error) => {
                     // An index that was dropped with its rule cannot be walked: that is no failure.
                     if let Some(ended) = self.check_in_force().await? {
@@ -208,7 +214,7 @@ impl<'a> Sweeping<'a> {
                 }
             };
             if found.is_empty() {
-                return Ok(Ended::Drained);
+                continue;
             }
             let size = u32::try_from(found.len()).unwrap_or(u32::MAX);
             let (reached, left) = self.delete(pass, found, cutoff, began).await?;
@@ -235,18 +241,29 @@ impl<'a> Sweeping<'a> {
         }
     }
 
-    /// The next batch, and whether the pass may go on behind the dates in it.
-    async fn find(&mut self, pass: &mut dyn Pass) -> Result<(Vec<Found>, bool)> {
+    /// The next batch, and whether the pass may go on behind the dates in it; none if there is nothing more.
+    async fn find(&mut self, pass: &mut dyn Pass, cutoff: DateTime) -> Result<Option<(Vec<Found>, bool)>> {
+        let most = self.visit.options.documents_in_batch();
         self.again = !self.moved.is_empty();
         if self.again {
-            let most = self.moved.len().min(self.visit.options.documents_in_batch() as usize);
-            return Ok((self.moved.drain(..most).collect(), false));
+            let ids = self.moved.drain(..self.moved.len().min(most as usize)).collect();
+            return Ok(Some((self.fresh(pass, ids, cutoff).await?, false)));
         }
-        Ok((pass.find(&self.position, self.visit.options.documents_in_batch()).await?, pass.ordered()))
+        let mut found = pass.find(&self.position, most).await?;
+        if found.is_empty() {
+            return Ok(None);
+        }
+        if self.visit.veto.is_some() && pass.reads_ahead() {
+            let due = |found: &Found| found.dates.is_some_and(|dates| dates.earliest <= cutoff);
+            let (old, disputed): (Vec<Found>, Vec<Found>) = found.into_iter().partition(due);
+            found = self.fresh(pass, old.into_iter().map(|found| found.id).collect(), cutoff).await?;
+            found.extend(disputed);
+        }
+        Ok(Some((found, pass.ordered())))
     }
 
     fn limit_reached(&self) -> bool {
-        self.visit.options.max_batches.is_some_and(|most| self.progress.batches >= most)
+        self.visit.options.max_batches.is_some_and(|most| self.sent >= most)
             || self.time_left().is_some_and(|left| left.is_zero())
     }
 

@@ -22,10 +22,14 @@ struct Row {
     entry: Entry,
     /// When passes last began at the oldest document.
     since: Instant,
-    /// How many were kept since then.
-    documents: u64,
-    /// The cutoff of the last pass that came to its end.
+    /// The cutoff of the last pass that came to its end, with nothing of what it found still to be done.
     behind: Option<DateTime>,
+    /// How many were kept up to there.
+    up_to: u64,
+    /// How many the pass under way, or the last one, has kept beyond.
+    beyond: u64,
+    /// Whether it has to be looked at again what that pass has found.
+    unsettled: bool,
 }
 
 impl Kept {
@@ -34,25 +38,33 @@ impl Kept {
     pub(super) fn begin(&mut self, entry: &Entry, goes_on: bool, now: Instant) -> Option<DateTime> {
         let same = |row: &Row| row.entry.deletes_same_as(entry);
         let fresh = |row: &Row| goes_on || (row.behind.is_some() && now.duration_since(row.since) < AGAIN);
-        if let Some(row) = self.0.get(&entry.id).filter(|row| same(row) && fresh(row)) {
+        if let Some(row) = self.0.get_mut(&entry.id).filter(|row| same(row) && fresh(row)) {
+            if !goes_on {
+                (row.beyond, row.unsettled) = (0, false);
+            }
             return row.behind;
         }
-        let row = Row { entry: entry.clone(), since: now, documents: 0, behind: None };
+        let row = Row { entry: entry.clone(), since: now, behind: None, up_to: 0, beyond: 0, unsettled: false };
         self.0.insert(entry.id, row);
         None
     }
 
-    /// A visit has kept so many documents; `drained` is its cutoff, if it came to the end of what is due.
-    pub(super) fn visited(&mut self, id: ObjectId, kept: u64, drained: Option<DateTime>) {
+    /// A visit has kept so many documents; `settled` if nothing else that it found is to be looked at again; `drained` is its
+    /// cutoff, if it came to the end of what is due.
+    pub(super) fn visited(&mut self, id: ObjectId, kept: u64, settled: bool, drained: Option<DateTime>) {
         let Some(row) = self.0.get_mut(&id) else { return };
-        row.documents += kept;
+        row.beyond += kept;
+        row.unsettled |= !settled;
         // Where nothing is kept each pass is cheap, and looks at everything.
-        row.behind = drained.filter(|_| row.documents > 0).or(row.behind);
+        if drained.is_some() && !row.unsettled && row.up_to + row.beyond > 0 {
+            row.behind = drained;
+            row.up_to += std::mem::take(&mut row.beyond);
+        }
     }
 
     /// How many documents are kept, as far as was seen.
     pub(super) fn count(&self, id: ObjectId) -> u64 {
-        self.0.get(&id).map_or(0, |row| row.documents)
+        self.0.get(&id).map_or(0, |row| row.up_to + row.beyond)
     }
 
     /// Forgets other indexes than these.
@@ -91,9 +103,9 @@ mod tests {
         for minute in 0..181_u32 {
             if kept.begin(&entry, false, start + minute * MINUTE).is_none() {
                 from_the_oldest.push(minute);
-                kept.visited(entry.id, 5, Some(date(minute.into())));
+                kept.visited(entry.id, 5, true, Some(date(minute.into())));
             } else {
-                kept.visited(entry.id, 0, Some(date(minute.into())));
+                kept.visited(entry.id, 0, true, Some(date(minute.into())));
             }
             assert_eq!(kept.count(entry.id), 5);
         }
@@ -105,7 +117,7 @@ mod tests {
         let (entry, mut kept, now) = (entry(&["a"]), Kept::default(), Instant::now());
         for _ in 0..3 {
             assert_eq!(kept.begin(&entry, false, now), None);
-            kept.visited(entry.id, 0, Some(date(1)));
+            kept.visited(entry.id, 0, true, Some(date(1)));
         }
     }
 
@@ -113,16 +125,35 @@ mod tests {
     async fn a_pass_in_slices_counts_once_it_is_at_its_end() {
         let (entry, mut kept, now) = (entry(&["a"]), Kept::default(), Instant::now());
         assert_eq!(kept.begin(&entry, false, now), None);
-        kept.visited(entry.id, 7, None);
+        kept.visited(entry.id, 7, true, None);
         // It goes on for hours.
         assert_eq!(kept.begin(&entry, true, now + 200 * MINUTE), None);
-        kept.visited(entry.id, 7, Some(date(5)));
+        kept.visited(entry.id, 7, true, Some(date(5)));
         assert_eq!(kept.count(entry.id), 14);
         assert_eq!(kept.begin(&entry, false, now + MINUTE), Some(date(5)));
         // Broken off before its end, it begins anew.
         assert_eq!(kept.begin(&entry, false, now + 60 * MINUTE), None);
-        kept.visited(entry.id, 7, None);
+        kept.visited(entry.id, 7, true, None);
         assert_eq!(kept.begin(&entry, false, now + 61 * MINUTE), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pass_that_leaves_something_is_followed_by_one_from_where_it_began() {
+        let (entry, mut kept, now) = (entry(&["a"]), Kept::default(), Instant::now());
+        assert_eq!(kept.begin(&entry, false, now), None);
+        // Left in its first slice, which counts at its end.
+        kept.visited(entry.id, 3, false, None);
+        assert_eq!(kept.begin(&entry, true, now), None);
+        kept.visited(entry.id, 2, true, Some(date(1)));
+        assert_eq!(kept.begin(&entry, false, now + MINUTE), None);
+        kept.visited(entry.id, 5, true, Some(date(2)));
+        // And behind those that are kept, none of which is counted twice.
+        for (minute, settled) in [(2, false), (3, false), (4, true)] {
+            assert_eq!(kept.begin(&entry, false, now + minute * MINUTE), Some(date(2)));
+            kept.visited(entry.id, 1, settled, Some(date(5)));
+            assert_eq!(kept.count(entry.id), 6);
+        }
+        assert_eq!(kept.begin(&entry, false, now + 5 * MINUTE), Some(date(5)));
     }
 
     #[tokio::test(start_paused = true)]
@@ -130,7 +161,7 @@ mod tests {
         let (mut kept, now) = (Kept::default(), Instant::now());
         for guards in [&["a"][..], &["a", "b"], &["b"], &[]] {
             assert_eq!(kept.begin(&entry(guards), false, now), None, "{guards:?}");
-            kept.visited(entry(guards).id, 1, Some(date(1)));
+            kept.visited(entry(guards).id, 1, true, Some(date(1)));
             assert_eq!(kept.begin(&entry(guards), false, now), Some(date(1)), "{guards:?}");
         }
     }

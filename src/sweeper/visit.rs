@@ -214,10 +214,17 @@ impl Ground {
             suspended,
         };
         let (report, suspended) = visit.run().await?;
-        kit.kept.visited(entry.id, report.kept, Some(report.cutoff).filter(|_| report.ended == Ended::Drained));
+        let drained = Some(report.cutoff).filter(|_| report.ended == Ended::Drained);
+        kit.kept.visited(entry.id, report.kept, settled(&report), drained);
         kit.suspended.extend(suspended.map(|suspended| (entry.id, suspended)));
         Ok(report)
     }
+}
+
+/// Whether all that was found, but for what is kept, needs no second look.
+fn settled(report: &SweepReport) -> bool {
+    report.left + report.changed + report.uncertain + report.disputed == 0
+        && !(report.ended == Ended::Drained && report.oldest_due.is_some())
 }
 
 /// What the next visit depends on.

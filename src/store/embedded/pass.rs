@@ -8,7 +8,7 @@ use mongodb::bson::{Bson, DateTime, RawDocumentBuf};
 use super::{blocking, documents, keys::id_key, rules::CompiledEntry, tables::Tables};
 use crate::{
     error::{Error, Result},
-    store::{Deletion, Found, Pass, Position, Reading, Target},
+    store::{Deletion, Found, Pass, Position, Target},
 };
 
 pub(super) struct EmbeddedPass {
@@ -81,7 +81,7 @@ impl Pass for EmbeddedPass {
 
     fn delete<'a>(&'a mut self, doomed: &'a [Found], until: DateTime) -> BoxFuture<'a, Result<Deletion>> {
         let target = self.target.clone();
-        let exact = target.reading == Reading::Exact;
+        let exact = target.reading.compares();
         let keyed = |found: &Found| Ok((id_key(&found.id)?, found.whole.clone().filter(|_| exact)));
         let doomed = doomed.iter().map(keyed).collect::<Result<Vec<_>, Error>>();
         async move {

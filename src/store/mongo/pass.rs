@@ -216,6 +216,11 @@ impl Pass for MongoPass {
         self.walks_range() && !self.extensions.sharded && !self.by_cursor()
     }
 
+    fn reads_ahead(&self) -> bool {
+        // What the server sent with the last reply is not asked for again.
+        self.by_cursor()
+    }
+
     fn without_index(&mut self, after: &Error) -> bool {
         // The hint was refused: the index is gone, or hidden, or not built yet.
         after.code() == Some(Code::BadValue.number()) && self.target.index.take().is_some()

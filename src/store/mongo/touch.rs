@@ -160,6 +160,7 @@ struct Update {
 
 impl Update {
     /// Adds what differs between a document and itself with later dates; none if it cannot be read.
+    #[allow(clippy::useless_asref)] // in BSON 3 a name has a type of its own
     fn add(&mut self, at: &str, before: &RawDocument, after: &RawDocument) -> Option<()> {
         for (before, after) in before.iter().zip(after.iter()) {
             let ((name, before), (_, after)) = (before.ok()?, after.ok()?);

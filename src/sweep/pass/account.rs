@@ -1,32 +1,19 @@
 //! One batch: judge, delete, and account for every document of it.
 
-use std::collections::{HashMap, HashSet};
-
-use mongodb::bson::{Bson, DateTime};
+use mongodb::bson::DateTime;
 use tokio::time::Instant;
-use tracing::debug;
 
-use super::{super::Progress, Sweeping};
+use super::{
+    super::Progress,
+    Sweeping,
+    again::{Again, there},
+};
 use crate::{
     clock::between,
     error::{Error, Result},
     meter::Batch,
-    store::{Deletion, Found, Pass, Reading, id_bytes},
+    store::{Deletion, Found, Pass, id_bytes},
 };
-
-/// What became of a batch that was not deleted as a whole.
-struct Again {
-    /// Those that are there with the dates they were found with, still due.
-    still_due: Vec<Found>,
-    /// Those that are there at all.
-    there: HashSet<Vec<u8>>,
-}
-
-impl Again {
-    fn count(&self) -> u64 {
-        self.there.len() as u64
-    }
-}
 
 impl Sweeping<'_> {
     /// Deletes what the rule agrees is due, and returns the latest date of that, and what stays though it was found.
@@ -71,56 +58,69 @@ impl Sweeping<'_> {
         let Some(until) = doomed.iter().filter_map(|found| found.dates).map(|dates| dates.earliest).max() else {
             return Ok((None, stay));
         };
+        self.sent += 1;
+        let deletion = pass.delete(&doomed, until).await.unwrap_or_else(Deletion::Uncertain);
+        let (again, outcome) = self.settle(pass, &doomed, cutoff, deletion).await;
+        // Whatever became of the delete: what is there must not be taken for deleted.
+        let told = self.tell_archive(&doomed, &again.there).await;
+        outcome.and(told)?;
+        stay.extend(again.still_due);
+        Ok((Some(until), stay))
+    }
+
+    /// Counts every document of a batch that was sent to be deleted, and returns what of it was seen to be there, and whether
+    /// the pass goes on.
+    async fn settle(
+        &mut self,
+        pass: &mut dyn Pass,
+        doomed: &[Found],
+        cutoff: DateTime,
+        deletion: Deletion,
+    ) -> (Again, Result<()>) {
         let asked = doomed.len() as u64;
         let stalled_before = std::mem::take(&mut self.stalled);
-        match pass.delete(&doomed, until).await? {
+        let (count, gave_up) = match deletion {
             Deletion::Done(count) if count == asked => {
                 self.progress.deleted += count;
                 self.tell_delays(doomed.iter());
+                return (Again::default(), Ok(()));
             }
-            Deletion::Done(count) | Deletion::Fenced(count) if count <= asked => {
-                self.progress.deleted += count;
-                let again = self.look_again(pass, &doomed, cutoff).await?;
-                self.tell_delays(gone(&doomed, &again, count));
-                let left = (again.still_due.len() as u64).min(asked - count);
-                self.progress.left += left;
-                self.progress.changed += asked - count - left;
-                self.tell_archive(&doomed, &again.there).await?;
-                stay.extend(again.still_due);
-            }
-            Deletion::InPart(count, error) if count <= asked => {
-                self.progress.deleted += count;
-                let again = self.look_again(pass, &doomed, cutoff).await?;
-                self.tell_delays(gone(&doomed, &again, count));
-                let gone = asked.saturating_sub(again.count()).max(count);
-                let left = (again.still_due.len() as u64).min(asked - gone);
-                self.progress.uncertain += gone - count;
-                self.progress.left += left;
-                self.progress.changed += asked - gone - left;
-                self.tell_archive(&doomed, &again.there).await?;
-                // One document that somebody holds is stepped over. A database that gets nothing done is left alone.
-                self.stalled = left == asked && !error.is_lasting();
-                if self.stalled && stalled_before {
-                    return Err(error);
-                }
-                stay.extend(again.still_due);
-            }
+            Deletion::Done(count) | Deletion::Fenced(count) if count <= asked => (count, None),
+            Deletion::InPart(count, error) if count <= asked => (count, Some(error)),
             Deletion::Done(count) | Deletion::Fenced(count) | Deletion::InPart(count, _) => {
-                self.count_after_doubt(pass, &doomed).await;
-                return Err(Error::Unfit(format!(
-                    "it says that it deleted {count} documents of {asked}; no further batch is begun"
-                )));
+                let why = format!("it says that it deleted {count} documents of {asked}; no further batch is begun");
+                return (self.count_after_doubt(pass, doomed).await, Err(Error::Unfit(why)));
             }
             Deletion::Refused(refusal) => {
                 self.progress.changed += asked;
-                return Err(refusal.into());
+                return (there(pass, doomed).await.unwrap_or_default(), Err(refusal.into()));
             }
-            Deletion::Uncertain(error) => {
-                self.count_after_doubt(pass, &doomed).await;
-                return Err(error);
+            Deletion::Uncertain(error) => return (self.count_after_doubt(pass, doomed).await, Err(error)),
+        };
+        self.progress.deleted += count;
+        let again = match self.look_again(pass, doomed, cutoff).await {
+            Ok(again) => again,
+            Err(error) => {
+                self.progress.uncertain += asked - count;
+                return (Again::default(), Err(error));
             }
+        };
+        self.tell_delays(gone(doomed, &again, count));
+        let gone = match gave_up {
+            // Perhaps more than it knows of.
+            Some(_) => asked.saturating_sub(again.count()).max(count),
+            None => count,
+        };
+        let left = (again.still_due.len() as u64).min(asked - gone);
+        self.progress.uncertain += gone - count;
+        self.progress.left += left;
+        self.progress.changed += asked - gone - left;
+        // One document that somebody holds is stepped over. A database that gets nothing done is left alone.
+        self.stalled = left == asked && gave_up.as_ref().is_some_and(|error| !error.is_lasting());
+        match gave_up.filter(|_| self.stalled && stalled_before) {
+            Some(error) => (again, Err(error)),
+            None => (again, Ok(())),
         }
-        Ok((Some(until), stay))
     }
 
     /// How long after their expiry these were deleted, just now.
@@ -138,55 +138,6 @@ impl Sweeping<'_> {
         let Some(dates) = found.dates else { return };
         let expired = self.visit.entry.rule.expires_at(dates.earliest);
         self.oldest_left = Some(self.oldest_left.map_or(expired, |oldest| oldest.min(expired)));
-    }
-
-    /// Reads the documents of a batch again that was not deleted as a whole. Those that are due by other dates than they
-    /// were found with, or are other versions where that counts, are kept in mind: once, as one that is written to all the
-    /// time would hold up the pass for ever.
-    async fn look_again(&mut self, pass: &mut dyn Pass, doomed: &[Found], cutoff: DateTime) -> Result<Again> {
-        let before: HashMap<Vec<u8>, &Found> = doomed.iter().map(|found| (id_bytes(&found.id), found)).collect();
-        let documents = pass.read_again(doomed.iter().map(|found| found.id.clone()).collect()).await?;
-        let (mut still_due, mut there) = (Vec::new(), HashSet::new());
-        for document in documents {
-            let Some(id) = document.get("_id").ok().flatten().and_then(|id| Bson::try_from(id).ok()) else { continue };
-            let key = id_bytes(&id);
-            there.insert(key.clone());
-            let rule = &self.visit.entry.rule;
-            let dates = rule.expiring_dates(&document);
-            if dates.is_none_or(|dates| dates.earliest > cutoff) {
-                continue;
-            }
-            let whole = self.visit.reading().reads_whole().then_some(document);
-            let exact = self.visit.reading() == Reading::Exact;
-            let same = |found: &&Found| found.dates == dates && !(exact && found.whole != whole);
-            let same = before.get(&key).is_some_and(same);
-            let found = Found { id, dates, whole };
-            if same {
-                self.note_left(&found);
-                still_due.push(found);
-            } else if exact && self.again {
-                self.note_left(&found);
-            } else {
-                self.moved.push(found);
-            }
-        }
-        Ok(Again { still_due, there })
-    }
-
-    /// After a delete of unknown outcome: what is gone is counted as uncertain, what is there as left.
-    async fn count_after_doubt(&mut self, pass: &mut dyn Pass, doomed: &[Found]) {
-        let ids = doomed.iter().map(|found| found.id.clone()).collect();
-        match pass.read_again(ids).await {
-            Ok(there) => {
-                let there = (there.len() as u64).min(doomed.len() as u64);
-                self.progress.left += there;
-                self.progress.uncertain += doomed.len() as u64 - there;
-            }
-            Err(error) => {
-                debug!(%error, "the documents of an uncertain batch could not be read again");
-                self.progress.uncertain += doomed.len() as u64;
-            }
-        }
     }
 }
 

@@ -6,7 +6,11 @@ use mongodb::bson::DateTime;
 use tracing::{debug, info, warn};
 
 use super::{Ended, Progress, Suspended, SweepReport, Sweeping};
-use crate::{clock::between, error::Result, store::Position};
+use crate::{
+    clock::between,
+    error::Result,
+    store::{Found, Pass, Position},
+};
 
 /// Looks for the oldest document still due among so many.
 const PEEK: u32 = 100;
@@ -14,23 +18,40 @@ const PEEK: u32 = 100;
 impl Sweeping<'_> {
     /// Whether anything was not looked at yet, and when the oldest document still due expired.
     async fn look_ahead(&mut self) -> Result<(bool, Option<DateTime>)> {
-        let (Some(cutoff), Some(pass)) = (self.cutoff, &mut self.pass) else { return Ok((false, None)) };
-        let mut seen = pass.find(&self.position, PEEK).await?;
-        let more = !(seen.is_empty() && self.moved.is_empty());
+        let (Some(cutoff), Some(mut pass)) = (self.cutoff, self.pass.take()) else { return Ok((false, None)) };
+        let seen = self.peek(&mut *pass, cutoff).await;
+        self.pass = Some(pass);
+        let (more, seen) = seen?;
+        let kept = self.kept(&seen).await?;
+        let free = seen.iter().zip(kept).filter(|(_, kept)| !kept).map(|(found, _)| found);
+        let dates = free.filter_map(|found| found.dates).map(|dates| dates.earliest);
+        let oldest = dates.filter(|date| *date <= cutoff).min();
+        Ok((more, oldest.map(|date| self.visit.entry.rule.expires_at(date))))
+    }
+
+    /// Whether anything was not looked at yet, and some of it as it is now.
+    async fn peek(&mut self, pass: &mut dyn Pass, cutoff: DateTime) -> Result<(bool, Vec<Found>)> {
         let ordered = pass.ordered();
+        let mut seen = Vec::new();
+        if !self.moved.is_empty() {
+            let ids = self.moved.iter().take(PEEK as usize).cloned().collect();
+            seen = self.fresh(pass, ids, cutoff).await?;
+        }
+        let mut more = !self.moved.is_empty();
+        if ordered || !more {
+            let next = pass.find(&self.position, PEEK).await?;
+            more |= !next.is_empty();
+            if !ordered {
+                // A cursor does not go back for them. By the time they are deleted they may be others.
+                self.moved.extend(next.iter().map(|found| found.id.clone()));
+            }
+            seen.extend(next);
+        }
         if ordered {
             // The oldest may be among those that stay behind.
             seen.extend(pass.find(&Position::default(), PEEK).await?);
         }
-        let kept = self.kept(&seen).await?;
-        let free = seen.iter().zip(kept).filter(|(_, kept)| !kept).map(|(found, _)| found);
-        let dates = free.chain(&self.moved).filter_map(|found| found.dates).map(|dates| dates.earliest);
-        let oldest = dates.filter(|date| *date <= cutoff).min();
-        if !ordered {
-            // A cursor does not go back for them.
-            self.moved.append(&mut seen);
-        }
-        Ok((more, oldest.map(|date| self.visit.entry.rule.expires_at(date))))
+        Ok((more, seen))
     }
 
     pub(super) async fn report(mut self, mut ended: Ended) -> (SweepReport, Option<Suspended>) {

@@ -21,7 +21,7 @@ impl super::Visit<'_> {
     /// How much of each document somebody wants to see before it is deleted.
     pub(super) fn reading(&self) -> Reading {
         let archive = self.options.archive.as_ref().map_or(Reading::Needed, OpenArchive::reading);
-        if self.veto.is_some() { archive.max(Reading::Whole) } else { archive }
+        if self.veto.is_some() { archive.max(Reading::Seen) } else { archive }
     }
 
     /// Whether anything may keep a document that is due.
@@ -49,28 +49,26 @@ impl Sweeping<'_> {
 
     /// Which of the documents something keeps.
     pub(super) async fn kept(&mut self, due: &[Found]) -> Result<Vec<bool>> {
-        let (store, entry, now) = (self.visit.store, self.visit.entry, self.now());
+        let (store, entry) = (self.visit.store, self.visit.entry);
         let mut kept = vec![false; due.len()];
-        if due.is_empty() {
-            return Ok(kept);
+        // The hook may take its time: the guards are asked after it, a moment before the delete.
+        if let Some(hook) = self.visit.veto.clone() {
+            let documents: Vec<RawDocumentBuf> = due.iter().filter_map(|found| found.whole.clone()).collect();
+            let asked = documents.len();
+            let decisions = ask(hook, entry.names(), documents).await?;
+            if decisions.len() != asked || asked != due.len() {
+                let why = format!("it decided {} times about {asked} documents", decisions.len());
+                return Err(failed(entry.names().0, why.into()));
+            }
+            kept = decisions.iter().map(|decision| *decision != Decision::Delete).collect();
         }
-        if !entry.guards.is_empty() {
-            let ids: Vec<Bson> = due.iter().map(|found| found.id.clone()).collect();
-            let keepers = keepers(store, &entry.guards, &ids, now).await?;
-            kept = keepers.iter().map(Option::is_some).collect();
-        }
-        let Some(hook) = self.visit.veto.clone() else { return Ok(kept) };
-        let free = kept.iter().zip(due).filter(|(kept, _)| !**kept);
-        let free: Vec<RawDocumentBuf> = free.filter_map(|(_, found)| found.whole.clone()).collect();
-        let asked = free.len();
-        let decisions = ask(hook, entry.names(), free).await?;
-        if decisions.len() != asked || asked != kept.iter().filter(|kept| !**kept).count() {
-            let why = format!("it decided {} times about {asked} documents", decisions.len());
-            return Err(failed(entry.names().0, why.into()));
-        }
-        let mut decisions = decisions.into_iter();
-        for kept in kept.iter_mut().filter(|kept| !**kept) {
-            *kept = decisions.next() != Some(Decision::Delete);
+        let free: Vec<usize> = (0..due.len()).filter(|at| !kept[*at]).collect();
+        if !entry.guards.is_empty() && !free.is_empty() {
+            let ids: Vec<Bson> = free.iter().map(|at| due[*at].id.clone()).collect();
+            let keepers = keepers(store, &entry.guards, &ids, self.now()).await?;
+            for (at, keeper) in free.into_iter().zip(keepers) {
+                kept[at] = keeper.is_some();
+            }
         }
         Ok(kept)
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::{Bson, DateTime, Document, doc};
-use ttl_index::{Archive, Ended, Restored, TtlIndex};
+use ttl_index::{Archive, Ended, Fault, Restored, TtlIndex};
 
 use super::{LATER, OLD};
 use crate::race::Setting;
@@ -202,4 +202,27 @@ async fn what_the_database_does_not_take_is_told_and_the_others_go_on() {
         "collection": "c", "inserted": 0, "there": 498, "skipped": 0, "refused": 2, "beyond": 0,
     });
     assert_eq!(run.lines()[0], expected);
+}
+
+/// What lived on after a delete that failed is not for the archive to bring back.
+#[tokio::test]
+async fn documents_that_a_failed_delete_left_are_not_restored() {
+    for setting in Setting::all().await.into_iter().filter(|setting| !setting.portable) {
+        for fault in [Fault::Fails, Fault::Breaks, Fault::Ineffective] {
+            let what = format!("{}, {fault:?}", setting.describe());
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("archive");
+            let ttl = setting.hooked(move |_| std::future::ready(fault)).await;
+            let collection = format!("c_{fault:?}");
+            ttl.create_index(&collection, setting.on("t")).await.unwrap();
+            setting.place.insert(&collection, (0..3).map(|id| doc! { "_id": id, "t": OLD }).collect()).await;
+            let report = ttl.sweep(&collection).archive(Archive::json_lines(&path)).await.unwrap();
+            assert_eq!((report.deleted, report.left), (0, 3), "{what}: {report:?}");
+            for id in 0..3 {
+                setting.place.delete(&collection, id).await;
+            }
+            let restored = ttl.restore(&path).await.unwrap();
+            assert_eq!(restored.inserted, 0, "{what}: {restored:?}");
+        }
+    }
 }

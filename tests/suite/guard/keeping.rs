@@ -77,7 +77,8 @@ async fn a_limited_pass_leaves_what_is_kept_out_of_what_is_still_due() {
         place.insert("articles", (0..20).map(|id| doc! { "_id": id, "at": date(id) }).collect()).await;
         place.insert("likes", vec![doc! { "_id": 0, "article_id": (0..10).collect::<Vec<i32>>() }]).await;
         let report = ttl.sweep("articles").batch_size(5).max_batches(1).await.unwrap();
-        assert_eq!((report.ended, report.found), (Ended::LimitReached, 5), "{what}: {report:?}");
+        // Batches of which all is kept do not count.
+        assert!(report.ended == Ended::LimitReached && (1..=5).contains(&report.deleted), "{what}: {report:?}");
         assert!(report.oldest_due >= Some(date(10)), "{what}: {report:?}");
         let report = ttl.sweep("articles").batch_size(5).await.unwrap();
         assert_eq!((report.kept, report.ended, report.oldest_due), (10, Ended::Drained, None), "{what}: {report:?}");

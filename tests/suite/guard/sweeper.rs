@@ -102,3 +102,26 @@ async fn in_the_embedded_store_a_drop_of_the_guard_lets_everything_go() {
 async fn on_mongodb_a_drop_of_the_guard_lets_everything_go() {
     a_drop_of_the_guard_lets_everything_go(Stage::mongod().await).await;
 }
+
+/// Whatever is kept beside it.
+#[tokio::test(start_paused = true)]
+async fn what_could_not_be_deleted_goes_with_the_next_visit() {
+    let clock = ManualClock::ticking_from(DateTime::from_millis(1_767_225_600_000));
+    let store = EmbeddedStore::in_memory().unwrap().with_clock(clock);
+    let deletes = AtomicUsize::new(0);
+    let hooked = HookedStore::new(store.clone(), move |_| {
+        let first = deletes.fetch_add(1, Ordering::SeqCst) == 0;
+        async move { if first { Fault::Ineffective } else { Fault::None } }
+    });
+    let ttl = TtlRegistry::open(hooked).await.unwrap();
+    ttl.create_index("articles", articles().keep_while(likes())).await.unwrap();
+    store.collection("articles").insert_many([due(1), due(2)]).await.unwrap();
+    store.collection("likes").insert_one(doc! { "article_id": 1 }).await.unwrap();
+    let sweeper = Sweeper::new(ttl.clone()).interval(MINUTE).start().unwrap();
+    tokio::time::sleep(MINUTE / 2).await;
+    assert_eq!(store.collection("articles").count().await.unwrap(), 2);
+    tokio::time::sleep(2 * MINUTE).await;
+    assert_eq!(store.collection("articles").count().await.unwrap(), 1);
+    assert_eq!(sweeper.status().indexes[0].visits.as_ref().unwrap().kept, 1);
+    sweeper.shutdown().await.unwrap();
+}

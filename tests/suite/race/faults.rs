@@ -260,3 +260,18 @@ async fn only_what_is_due_is_asked_for() {
         assert_eq!(*seen.lock().unwrap(), [Bson::Int32(1)], "{}", setting.describe());
     }
 }
+
+#[tokio::test]
+async fn documents_are_counted_even_if_the_delete_breaks_or_cannot_be_looked_after() {
+    for (fault, fates) in [(Fault::Breaks, (4, 0)), (Fault::Blinds, (0, 4))] {
+        for setting in Setting::all().await {
+            let what = format!("{}, {fault:?}", setting.describe());
+            let ttl = setting.hooked(move |_| std::future::ready(fault)).await;
+            ttl.create_index("c", setting.on("t")).await.unwrap();
+            setting.place.insert("c", due(4)).await;
+            let report = ttl.sweep("c").await.unwrap();
+            assert_adds_up(&report, &what);
+            assert_eq!((report.ended, (report.left, report.uncertain)), (Ended::Failed, fates), "{what}: {report:?}");
+        }
+    }
+}

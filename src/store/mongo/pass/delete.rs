@@ -89,7 +89,12 @@ impl MongoPass {
             };
             let settled = self.settled(&fence);
             let before = self.target.fence.sending(settled);
-            let reply = self.delete_piece(piece, until, &fence, settled).await;
+            let mut reply = self.delete_piece(piece, until, &fence, settled, self.exact()).await;
+            if let Reply::GaveUp(0, error) = &reply
+                && (piece.len() == 1 && self.exact() && self.date_suffices() && error.is_lasting())
+            {
+                reply = self.delete_piece(piece, until, &fence, settled, false).await;
+            }
             if !matches!(reply, Reply::Unclear(_)) {
                 self.target.fence.settled(before);
             }
@@ -149,7 +154,12 @@ impl MongoPass {
     }
 
     fn exact(&self) -> bool {
-        self.target.reading == Reading::Exact
+        self.target.reading.compares() && self.extensions.exact
+    }
+
+    /// Whether a document that cannot be compared is deleted by its date alone.
+    fn date_suffices(&self) -> bool {
+        self.target.reading != Reading::Exact
     }
 
     /// Has the server read by `_id` what was asked for, and nothing else, whatever the dates.
@@ -162,9 +172,21 @@ impl MongoPass {
 
     /// Deletes a document that is still as it was read.
     fn exact_statement(&self, found: &Found, until: DateTime, fenced: Option<&Document>) -> Result<Document> {
-        let whole = repeated(found).map_err(|why| Error::Unreadable(format!("document {}: {why}", found.id)))?;
         let mut query = self.target.rule.delete_filter(self.bounds(None, until), vec![found.id.clone()]);
-        let mut conditions = vec![is_version(whole)];
+        // Nor may a document that is only looked for by its version cost a walk through the collection.
+        let walks = self.target.collated && self.target.index.is_none() && holds_strings(&found.id);
+        let version = match repeated(found) {
+            Ok(whole) if !(walks && self.date_suffices()) => Some(is_version(whole)),
+            Err(why) if !self.date_suffices() => {
+                return Err(Error::Unreadable(format!("document {}: {why}", found.id)));
+            }
+            _ => None,
+        };
+        let Some(version) = version else {
+            query.extend(fenced.map(|fenced| ("$expr".to_owned(), fenced.clone().into())));
+            return Ok(self.hinted(doc! { "q": query, "limit": 1 }));
+        };
+        let mut conditions = vec![version];
         conditions.extend(fenced.cloned());
         query.insert("$expr", doc! { "$and": conditions });
         let mut statement = doc! { "limit": 1, "collation": { "locale": "simple" } };
@@ -190,9 +212,16 @@ impl MongoPass {
         if self.extensions.ends_in_time() { fence.settled } else { Instant::now() + UNBOUNDED }
     }
 
-    async fn delete_piece(&mut self, piece: &[Found], until: DateTime, fence: &Statement, settled: Instant) -> Reply {
+    async fn delete_piece(
+        &mut self,
+        piece: &[Found],
+        until: DateTime,
+        fence: &Statement,
+        settled: Instant,
+        exact: bool,
+    ) -> Reply {
         let fenced = fence.before.filter(|_| self.extensions.now).map(before);
-        let statements = if self.exact() {
+        let statements = if exact {
             piece.iter().map(|found| self.exact_statement(found, until, fenced.as_ref())).collect::<Result<Vec<_>>>()
         } else {
             let ids = piece.iter().map(|found| found.id.clone()).collect();
@@ -226,7 +255,7 @@ impl MongoPass {
                 let code = server_code(&error);
                 let error = failed(error);
                 // One document can be too large or too deep for a statement that repeats it: the others do not stay for it.
-                let unspeakable = self.exact() && error.is_lasting();
+                let unspeakable = exact && error.is_lasting();
                 if unspeakable || code.is_some_and(|code| GAVE_UP.contains(&code)) {
                     return Reply::GaveUp(0, error);
                 }
