@@ -20,7 +20,7 @@ pub use create::CreateIndex;
 pub(crate) use creation::continue_creation;
 pub use drop::{DropIndex, IndexRef};
 pub use guards::SetGuards;
-pub(crate) use guards::keepers;
+pub(crate) use guards::{keepers, serves};
 pub use list::{IndexInfo, ListIndexes};
 pub use modify::ModifyIndex;
 pub(crate) use modify::set_period;

@@ -58,7 +58,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "sweeper",
         &["clock", "entry", "error", "guard", "lease", "meter", "namespace", "pacing", "registry", "store", "sweep"],
     ),
-    ("doctor", &["entry", "error", "expiry", "index", "namespace", "registry", "store", "sweeper"]),
+    ("doctor", &["entry", "error", "expiry", "guard", "index", "namespace", "registry", "store", "sweeper"]),
 ];
 
 /// Words that a part of the source must not hold outside of comments, and where they may stand all the same.

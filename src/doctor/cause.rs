@@ -5,7 +5,7 @@ use mongodb::bson::{Bson, DateTime, RawBsonRef, RawDocument};
 use super::{
     elsewhere::{Elsewhere, fields, look_around},
     finding::FindingKind,
-    mend::{Convert, Mend, Shell},
+    mend::{Convert, Field, Mend, Shell},
 };
 use crate::expiry::{Absence, Lookalike, Reason, Rule, Unit, absence, instant, visit};
 
@@ -28,8 +28,13 @@ pub(super) enum Found<'a> {
 enum Remedy {
     None,
     InPlace(Convert),
-    Elsewhere(Vec<String>, Convert),
-    LiteralName { depth: usize, name: String },
+    Elements(Convert),
+    /// In the document that stands in the place of the date, and is nothing else.
+    Unwrapped(String, Convert),
+    LiteralName {
+        depth: usize,
+        name: String,
+    },
 }
 
 /// The longest example, in characters.
@@ -70,17 +75,18 @@ impl<'a> Cause<'a> {
                 }
                 let value = values.into_iter().next()?;
                 let inside = value.as_document().and_then(|_| look_around(document, path));
-                Some(inside.map_or_else(|| value_cause(value), placed_elsewhere))
+                Some(inside.map_or_else(|| value_cause(value), |it| unwrapped(it, value)))
             }
         }
     }
 
-    pub(super) fn mend(&self, collection: &str, document: &RawDocument, path: &[String]) -> Option<Mend> {
+    pub(super) fn mend(&self, field: Field<'_>) -> Option<Mend> {
         match &self.remedy {
             Remedy::None => None,
-            Remedy::InPlace(convert) => Mend::in_place(collection, document, path, *convert),
-            Remedy::Elsewhere(elsewhere, convert) => Mend::from_elsewhere(collection, path, elsewhere, *convert),
-            Remedy::LiteralName { depth, name } => Mend::from_literal_name(collection, path, *depth, name),
+            Remedy::InPlace(convert) => field.value(*convert),
+            Remedy::Elements(convert) => field.elements(*convert),
+            Remedy::Unwrapped(name, convert) => field.unwrapped(name, *convert),
+            Remedy::LiteralName { depth, name } => field.literal_name(*depth, name),
         }
     }
 }
@@ -130,14 +136,14 @@ fn in_array<'a>(array: &'a mongodb::bson::RawArray, values: &[RawBsonRef<'a>]) -
     }
     let nested = array.into_iter().flatten().any(|element| element.as_array().is_some());
     if nested {
-        return Cause::new(FindingKind::NestedArray, whole).converting(Some(Convert::Flatten));
+        return Cause::new(FindingKind::NestedArray, whole);
     }
-    let convertible = values.iter().find(|value| Convert::of(**value).is_some());
     let cause = Cause::new(FindingKind::ArrayWithoutDate, whole);
-    match convertible {
-        Some(value) => cause.converting(Convert::of(*value)).detailed(format!("of {}", value_kind(*value))),
-        None => cause,
-    }
+    let convertible = values.iter().find_map(|value| Some((*value, Convert::of(*value)?)));
+    let Some((value, convert)) = convertible else { return cause };
+    let alike = array.into_iter().flatten().all(|element| Convert::of(element) == Some(convert));
+    let remedy = if alike { Remedy::Elements(convert) } else { Remedy::None };
+    Cause { remedy, ..cause }.detailed(format!("of {}", value_kind(value)))
 }
 
 fn missing<'a>(document: &'a RawDocument, path: &[String]) -> Cause<'a> {
@@ -167,11 +173,21 @@ fn missing<'a>(document: &'a RawDocument, path: &[String]) -> Cause<'a> {
     )
 }
 
+/// No update is proposed: that nothing else in a document looks like the date as well, no filter can say.
 fn placed_elsewhere(it: Elsewhere<'_>) -> Cause<'_> {
     let Elsewhere { kind, path, value } = it;
     let dotted = path.join(".");
-    let remedy = Convert::of(value).map_or(Remedy::None, |convert| Remedy::Elsewhere(path, convert));
-    Cause { kind, detail: Some(format!("in {dotted}")), found: Found::At(dotted, value), remedy }
+    Cause { kind, detail: Some(format!("in {dotted}")), found: Found::At(dotted, value), remedy: Remedy::None }
+}
+
+/// Within the document that stands in the place of the date.
+fn unwrapped<'a>(it: Elsewhere<'a>, whole: RawBsonRef<'a>) -> Cause<'a> {
+    let only = whole.as_document().is_some_and(|whole| fields(whole).count() == 1);
+    let remedy = match (it.path.last(), Convert::of(it.value)) {
+        (Some(name), Some(convert)) if only => Remedy::Unwrapped(name.clone(), convert),
+        _ => Remedy::None,
+    };
+    Cause { remedy, ..placed_elsewhere(it) }
 }
 
 fn filtered<'a>(rule: &Rule, document: &'a RawDocument) -> Cause<'a> {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use mongodb::bson::{DateTime, Document};
+use mongodb::bson::{Bson, DateTime, Document};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -16,11 +16,15 @@ use crate::{
     entry::{Broken, Entry},
     error::{Code, Error, Refusal, Result},
     expiry::Rule,
+    guard::Guards,
     namespace::CollectionName,
-    registry::{Slot, Snapshot},
+    registry::{Slot, Snapshot, keepers, serves},
     store::{Collection, DynStore, Kind},
     sweeper::{Drift, drift_of, drift_of_collection},
 };
+
+/// How many documents a guard is asked about at a time.
+const MOST_IDS: usize = 500;
 
 /// What was listed of the database.
 struct Examination {
@@ -50,8 +54,10 @@ pub(super) async fn database(
         })?,
     };
     let mut notes = Vec::new();
-    let snapshot = noted(Snapshot::load(&*store).await, &mut notes)?.unwrap_or_default();
+    let snapshot = noted(Snapshot::load(&*store).await, &mut notes)?;
     let collections = noted(store.collections().await, &mut notes)?;
+    let blind = snapshot.is_none() && collections.is_none();
+    let snapshot = snapshot.unwrap_or_default();
     let mut examination = Examination { store, at, size, snapshot, collections, notes };
     let mut diagnoses = Vec::new();
     for collection in examination.wanted(only.as_ref()) {
@@ -59,6 +65,10 @@ pub(super) async fn database(
             return Err(Error::Interrupted);
         }
         diagnoses.extend(examination.collection(&collection, only.is_some()).await?);
+    }
+    // Where nothing could be looked at nothing is known to be well.
+    if blind && diagnoses.iter().all(|it: &Diagnosis| it.index.is_none() && it.sample.is_none()) {
+        return Err(Error::Unreadable(format!("nothing could be looked at: {}", examination.notes.join("; "))));
     }
     Ok(DoctorReport { at, diagnoses, notes: examination.notes })
 }
@@ -143,11 +153,12 @@ impl Examination {
     }
 
     async fn diagnose(&self, name: &CollectionName, subject: Subject) -> Result<Diagnosis> {
-        let Subject { index, rule, mut findings, mut notes } = subject;
+        let Subject { index, rule, guards, mut findings, mut notes } = subject;
+        findings.extend(self.guards(&guards, &mut notes).await?);
         let sample = match &rule {
             None => None,
             Some(rule) => {
-                let (sample, of_documents) = self.sample(name, rule, &mut notes).await?;
+                let (sample, of_documents) = self.sample(name, rule, &guards, &mut notes).await?;
                 findings.extend(of_documents);
                 sample
             }
@@ -161,6 +172,7 @@ impl Examination {
         &self,
         name: &CollectionName,
         rule: &Rule,
+        guards: &Guards,
         notes: &mut Vec<String>,
     ) -> Result<(Option<Sample>, Vec<Finding>)> {
         let mut tally = Tally::new(name.as_str(), rule, self.at);
@@ -168,9 +180,52 @@ impl Examination {
         let Some(sampled) = noted(sampled, notes)? else { return Ok((None, Vec::new())) };
         notes.extend(sampled.broken_off.map(|error| error.in_full()));
         let documents = tally.documents;
+        if let Some(kept) = noted(self.kept(guards, &tally.overdue()).await, notes)? {
+            let kept = tally.keep(&kept);
+            if kept > 0 {
+                let (s, are) = if kept == 1 { ("", "is") } else { ("s", "are") };
+                notes.push(format!("{kept} document{s} that {are} overdue {are} kept by a guard"));
+            }
+        }
         let (expiry, findings) = tally.findings();
         let sample = Sample { documents, total: sampled.total, by: sampled.by, expiry: Some(expiry) };
         Ok((Some(sample), findings))
+    }
+
+    /// Which of these documents a guard keeps.
+    async fn kept(&self, guards: &Guards, ids: &[Bson]) -> Result<Vec<bool>> {
+        let mut kept = Vec::new();
+        if !guards.is_empty() {
+            for ids in ids.chunks(MOST_IDS) {
+                kept.extend(keepers(&*self.store, guards, ids, self.at).await?.iter().map(Option::is_some));
+            }
+        }
+        Ok(kept)
+    }
+
+    /// Whether the guards can be asked.
+    async fn guards(&self, guards: &Guards, notes: &mut Vec<String>) -> Result<Vec<Finding>> {
+        let mut findings = Vec::new();
+        for guard in guards.iter().filter(|_| self.store.indexes_children()) {
+            let children = self.collections.as_ref().map(|all| all.get(guard.collection.as_str()).map(|it| it.kind));
+            match children {
+                None => {}
+                Some(None | Some(Kind::Missing)) => {
+                    findings.push(Finding::of_index(FindingKind::GuardMissing, guard.to_string()));
+                }
+                Some(Some(Kind::Ordinary | Kind::Capped)) if !guard.without_index => {
+                    let specs = noted(self.store.index_specs(&guard.collection).await, notes)?;
+                    let served = |specs: &Vec<Document>| {
+                        specs.iter().filter_map(Spec::of).any(|spec| serves(&spec.index, guard.field.as_str()))
+                    };
+                    if specs.is_some_and(|specs| !served(&specs)) {
+                        findings.push(Finding::of_index(FindingKind::GuardWithoutIndex, guard.to_string()));
+                    }
+                }
+                Some(Some(_)) => {}
+            }
+        }
+        Ok(findings)
     }
 
     async fn without_index(&self, name: &CollectionName, mut notes: Vec<String>) -> Result<Diagnosis> {
@@ -210,5 +265,5 @@ fn not_understood(broken: &Broken) -> Subject {
         partial_filter: None::<Document>,
     };
     let finding = Finding::of_index(FindingKind::NeedsRepair, broken.refusal().message());
-    Subject { index, rule: None, findings: vec![finding], notes: Vec::new() }
+    Subject { index, rule: None, guards: Guards::default(), findings: vec![finding], notes: Vec::new() }
 }

@@ -130,6 +130,9 @@ kinds! {
         "MongoDB accepts this index and never deletes by it: a TTL index is on one field, ascending or descending";
     /// An index that sweeps do not go by.
     NeedsRepair "needs_repair" Keeps "the TTL index is not swept by until it is repaired";
+    /// The collection of a guard's children is not there.
+    GuardMissing "guard_missing" Keeps
+        "the collection that a guard looks for references in is not there, and without an answer nothing is deleted";
     /// A collection under another name.
     Renamed "renamed" Keeps "the collection has another name now";
     /// Bytes that are no BSON.
@@ -139,6 +142,9 @@ kinds! {
         "the TTL field is part of another index, to one end of which all new documents go, and which every renewal rewrites";
     /// No index for sweeps to walk.
     NoSupportingIndex "no_supporting_index" Costs "without an index on the field every sweep reads the whole collection";
+    /// No index by which a guard finds children.
+    GuardWithoutIndex "guard_without_index" Costs
+        "no index begins with the field of the guard, so that every batch reads the whole collection of the children";
     /// Dates at an offset of a time zone.
     TimeZoneSuspected "time_zone_suspected" Doubt
         "the dates look like local time that was stored as UTC, or were written by a wrong clock";

@@ -12,6 +12,7 @@ use crate::{
     entry::{Entry, IndexState},
     error::Refusal,
     expiry::Rule,
+    guard::Guards,
     index::{ExpireAfter, TtlIndex},
     registry::walkable,
     store::PhysicalIndex,
@@ -29,6 +30,8 @@ pub(super) struct Spec {
 pub(super) struct Subject {
     pub(super) index: ExaminedIndex,
     pub(super) rule: Option<Rule>,
+    /// What keeps documents that are due.
+    pub(super) guards: Guards,
     pub(super) findings: Vec<Finding>,
     pub(super) notes: Vec<String>,
 }
@@ -79,7 +82,7 @@ fn native_subject(spec: &Spec, period: &Bson, specs: &[Spec]) -> Subject {
     let expire_after = rule.as_ref().and_then(|rule| u64::try_from(rule.period_millis()).ok());
     let expire_after = expire_after.map(Duration::from_millis);
     let index = ExaminedIndex { name, native: true, key, expire_after, partial_filter };
-    Subject { index, rule, findings, notes }
+    Subject { index, rule, guards: Guards::default(), findings, notes }
 }
 
 /// The TTL index of this library's; `specs` are none if they could not be listed.
@@ -109,7 +112,7 @@ pub(super) fn ours(entry: &Entry, specs: Option<&[Spec]>, lists_by_date: bool) -
         expire_after: Some(definition.expire_after.duration()),
         partial_filter: definition.partial_filter.clone(),
     };
-    Subject { index, rule: Some(entry.rule.clone()), findings, notes: Vec::new() }
+    Subject { index, rule: Some(entry.rule.clone()), guards: entry.guards.clone(), findings, notes: Vec::new() }
 }
 
 /// What a note says of a filter that the database compares by a collation.

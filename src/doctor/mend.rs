@@ -2,14 +2,20 @@
 
 use std::fmt;
 
-use mongodb::bson::{Bson, DateTime, Document, RawBsonRef, RawDocument, doc};
+use mongodb::bson::{Bson, DateTime, Document, RawBsonRef, doc};
 
 use crate::expiry::{Lookalike, PLAUSIBLE_SECONDS, Unit};
 
 /// An `updateMany` with a pipeline, to be looked at and pasted into `mongosh`; nothing here carries it out.
 ///
-/// It touches only documents that have what was found, leaves values that cannot be converted, and does nothing the second
-/// time. It needs MongoDB 4.4, and 5.0 for field names with dots.
+/// # Guarantees
+///
+/// Its filter matches only documents that are part of the finding, whatever else stands in the collection. It leaves values
+/// that cannot be converted, and does nothing the second time. Where a filter cannot tell, no update is proposed.
+///
+/// # Assumptions
+///
+/// MongoDB 4.4, and 5.0 for field names with dots.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Mend {
@@ -26,7 +32,9 @@ pub struct Mend {
 pub(super) enum Convert {
     /// It is a date, in the wrong place.
     AsIs,
-    /// Text that the database can read as a date.
+    /// Text as ISO 8601 has it.
+    Iso,
+    /// Text of another form that the database can read as a date.
     Text,
     Number(Unit),
     DigitText(Unit),
@@ -36,9 +44,20 @@ pub(super) enum Convert {
     Times1000,
     /// A date of which milliseconds were taken for seconds.
     By1000,
-    /// An array of arrays.
-    Flatten,
 }
+
+/// What [`Lookalike::Iso`] is, or less.
+const ISO: &str = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}[ -~]{0,48})?$";
+
+/// What [`Lookalike::DateText`] is, or less: 8 digits; a year first, and two numbers more; a year, a number and a month.
+const DATE_TEXT: &str = concat!(
+    "^(?! |.* $|[0-9]{4}-[0-9]{2}-[0-9]{2}($|[Tt ][0-9]{2}:[0-9]{2}))(?=[ -~]{1,64}$)(",
+    "(19|20)[0-9]{2}(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])($|T)",
+    "|(19|20)[0-9]{2}(?=(.*[^0-9a-z][0-9]+(?![0-9a-z])){2})(?![0-9a-z])",
+    "|(?=(.*[^0-9a-z])?(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))",
+    "(?=(.*[^0-9a-z])?(19|20)[0-9]{2}(?![0-9a-z]))",
+    "(?=(.*[^0-9a-z])?[0-9]+[^0-9a-z](.*[^0-9a-z])?[0-9]+(?![0-9a-z])))"
+);
 
 impl Convert {
     pub(super) fn of(value: RawBsonRef<'_>) -> Option<Self> {
@@ -47,7 +66,8 @@ impl Convert {
             RawBsonRef::Timestamp(_) => Some(Convert::Type("timestamp")),
             RawBsonRef::ObjectId(_) => Some(Convert::Type("objectId")),
             other => match Lookalike::of(other)? {
-                Lookalike::Iso | Lookalike::DateText => Some(Convert::Text),
+                Lookalike::Iso => Some(Convert::Iso),
+                Lookalike::DateText => Some(Convert::Text),
                 Lookalike::AmbiguousText => None,
                 Lookalike::Epoch(unit) => Some(Convert::Number(unit)),
                 Lookalike::EpochText(unit) => Some(Convert::DigitText(unit)),
@@ -55,52 +75,49 @@ impl Convert {
         }
     }
 
-    /// The type that a query asks for.
-    fn query_type(self) -> &'static str {
-        match self {
-            Convert::AsIs | Convert::Times1000 | Convert::By1000 => "date",
-            Convert::Text | Convert::DigitText(_) => "string",
-            Convert::Number(_) => "number",
-            Convert::Type(name) => name,
-            Convert::Flatten => "array",
-        }
-    }
-
-    /// What holds of a value that is to be converted, as expressions.
+    /// What holds of exactly the values that are of this kind, or of fewer, as expressions; each is evaluated only if those
+    /// before it hold.
     fn guard(self, value: &str) -> Vec<Document> {
         let is = |name: &str| doc! { "$eq": [{ "$type": value }, name] };
-        let within = |low: Bson, high: Bson| [doc! { "$gte": [value, low] }, doc! { "$lt": [value, high] }];
-        let range = |per_second: i64| (PLAUSIBLE_SECONDS.start * per_second, PLAUSIBLE_SECONDS.end * per_second);
-        let dates = |(low, high): (i64, i64)| within(date(low), date(high));
-        let like = |pattern: &str| doc! { "$regexMatch": { "input": value, "regex": pattern } };
-        let mut guard = match self {
-            Convert::Number(_) => vec![doc! { "$isNumber": value }],
-            other => vec![is(other.query_type())],
-        };
+        let within = |of: Bson, low: Bson, high: Bson| [doc! { "$gte": [of.clone(), low] }, doc! { "$lt": [of, high] }];
+        let range =
+            |per_second: i64| (PLAUSIBLE_SECONDS.start * per_second, PLAUSIBLE_SECONDS.end.saturating_mul(per_second));
+        let dates = |(low, high): (i64, i64)| within(value.into(), date(low), date(high));
+        let like = |pattern: &str| doc! { "$regexMatch": { "input": value, "regex": pattern, "options": "i" } };
+        let mut guard = Vec::new();
         match self {
+            Convert::AsIs => guard.push(is("date")),
+            Convert::Type(name) => guard.push(is(name)),
+            Convert::Iso => guard.extend([is("string"), like(ISO)]),
+            Convert::Text => guard.extend([is("string"), like(DATE_TEXT)]),
             Convert::Number(unit) => {
                 let (low, high) = range(unit.per_second());
-                guard.extend(within(low.into(), high.into()));
+                guard.push(doc! { "$isNumber": value });
+                guard.extend(within(value.into(), low.into(), high.into()));
+                // Of decimal numbers whole ones only.
+                let whole = doc! { "$eq": [value, { "$trunc": value }] };
+                guard.push(doc! { "$or": [{ "$ne": [{ "$type": value }, "decimal"] }, whole] });
             }
-            Convert::Text => guard.push(doc! { "$not": [like("^[0-9]+$")] }),
             Convert::DigitText(unit) => {
-                let digits = unit.per_second().ilog10();
-                guard.push(like(&format!("^[0-9]{{{},{}}}$", 9 + digits, 10 + digits)));
+                let (low, high) = range(unit.per_second());
+                let number = doc! { "$convert": { "input": value, "to": "long", "onError": 0 } };
+                guard.extend([is("string"), like("^[0-9]{9,19}$")]);
+                guard.extend(within(number.into(), low.into(), high.into()));
             }
-            Convert::Times1000 => guard.extend(dates(range(1))),
-            Convert::By1000 => guard.extend(dates(range(1_000_000))),
-            // Where there is a date beside the inner arrays it counts, and those within may be meant not to.
-            Convert::Flatten => {
-                let types = doc! { "$map": { "input": value, "in": { "$type": "$$this" } } };
-                guard.push(doc! { "$in": ["array", types.clone()] });
-                guard.push(doc! { "$not": [{ "$in": ["date", types] }] });
+            Convert::Times1000 => {
+                guard.push(is("date"));
+                guard.extend(dates(range(1)));
             }
-            Convert::AsIs | Convert::Type(_) => {}
+            Convert::By1000 => {
+                guard.push(is("date"));
+                guard.extend(dates(range(1_000_000)));
+            }
         }
         guard
     }
 
-    fn apply(self, value: &str) -> Bson {
+    /// The date; `otherwise` if it turns out to be none.
+    fn apply(self, value: &str, otherwise: &str) -> Bson {
         let to_date = |number: Bson| Bson::from(doc! { "$toDate": { "$toLong": number } });
         let number = |unit: Unit, value: Bson| match unit {
             Unit::Seconds => to_date(doc! { "$multiply": [value, 1000] }.into()),
@@ -109,27 +126,15 @@ impl Convert {
         };
         match self {
             Convert::AsIs => value.into(),
-            Convert::Text => doc! { "$convert": { "input": value, "to": "date", "onError": value } }.into(),
+            Convert::Iso | Convert::Text => {
+                doc! { "$convert": { "input": value, "to": "date", "onError": otherwise } }.into()
+            }
             Convert::Number(unit) => number(unit, value.into()),
             Convert::DigitText(unit) => number(unit, doc! { "$toLong": value }.into()),
             Convert::Type(_) => doc! { "$toDate": value }.into(),
             Convert::Times1000 => number(Unit::Seconds, doc! { "$toLong": value }.into()),
             Convert::By1000 => number(Unit::Microseconds, doc! { "$toLong": value }.into()),
-            Convert::Flatten => doc! { "$reduce": {
-                "input": value,
-                "initialValue": [],
-                "in": { "$concatArrays": [
-                    "$$value",
-                    { "$cond": [{ "$isArray": "$$this" }, "$$this", ["$$this"]] },
-                ] },
-            } }
-            .into(),
         }
-    }
-
-    /// For an element that need not be one to convert.
-    fn apply_if(self, value: &str) -> Bson {
-        doc! { "$cond": [all(self.guard(value)), self.apply(value), value] }.into()
     }
 }
 
@@ -145,104 +150,90 @@ fn all(mut conditions: Vec<Document>) -> Document {
     }
 }
 
-impl Mend {
-    /// Converts what stands at a path of this document, and of those that are built as it is.
-    pub(super) fn in_place(
-        collection: &str,
-        document: &RawDocument,
-        path: &[String],
-        convert: Convert,
-    ) -> Option<Self> {
-        if !path.iter().all(|part| is_plain(part)) {
-            return None;
-        }
-        let mut arrays = arrays_on(document, path);
-        if convert == Convert::Flatten {
-            // It is for the array as a whole.
-            *arrays.last_mut()? = false;
-        }
-        let dotted = path.join(".");
-        let value = format!("${dotted}");
-        let (filter, set) = if arrays.contains(&true) {
-            let mut filter = doc! { &dotted: { "$type": convert.query_type() } };
-            if let Some(first) = arrays.iter().position(|is_array| *is_array)
-                && first + 1 < path.len()
-            {
-                filter.insert(path[..=first].join("."), doc! { "$type": "array" });
-            }
-            (filter, doc! { &path[0]: rebuilt(&format!("${}", path[0]), &path[1..], &arrays, convert, 0) })
-        } else {
-            (doc! { "$expr": all(convert.guard(&value)) }, doc! { dotted: convert.apply(&value) })
-        };
-        Some(Self { collection: collection.to_owned(), filter, pipeline: vec![doc! { "$set": set }] })
+/// A collection's TTL field.
+#[derive(Clone, Copy)]
+pub(super) struct Field<'a> {
+    pub(super) collection: &'a str,
+    pub(super) path: &'a [String],
+    pub(super) partial_filter: Option<&'a Document>,
+}
+
+impl Field<'_> {
+    /// Converts the one value that stands at the field.
+    pub(super) fn value(self, convert: Convert) -> Option<Mend> {
+        let value = self.expression();
+        self.mend(convert.guard(&value), convert.apply(&value, &value))
     }
 
-    /// Puts what stands elsewhere at the path.
-    pub(super) fn from_elsewhere(
-        collection: &str,
-        path: &[String],
-        elsewhere: &[String],
-        convert: Convert,
-    ) -> Option<Self> {
-        if !path.iter().chain(elsewhere).all(|part| is_plain(part)) {
-            return None;
-        }
-        let value = format!("${}", elsewhere.join("."));
-        let within = elsewhere.starts_with(path);
-        let missing = doc! { "$eq": [{ "$type": format!("${}", path.join(".")) }, "missing"] };
-        let guard = convert.guard(&value).into_iter().chain((!within).then_some(missing)).collect();
-        let pipeline = vec![doc! { "$set": { path.join("."): convert.apply(&value) } }];
-        Some(Self { collection: collection.to_owned(), filter: doc! { "$expr": all(guard) }, pipeline })
+    /// Converts every element of an array of nothing else.
+    pub(super) fn elements(self, convert: Convert) -> Option<Mend> {
+        let (array, each) = (self.expression(), "$$this");
+        // An array of documents on the way makes one of what is in them, which is not to be set.
+        let mut guard = self.parents(&["object"]);
+        guard.extend([doc! { "$isArray": &array }, doc! { "$ne": [&array, []] }]);
+        let input = doc! { "$cond": [{ "$isArray": &array }, &array, []] };
+        guard.push(doc! { "$allElementsTrue": [{ "$map": { "input": input, "in": all(convert.guard(each)) } }] });
+        let converted = doc! { "$map": { "input": &array, "in": convert.apply(each, each) } };
+        self.mend(guard, converted.into())
+    }
+
+    /// Puts what is the only field of a document in the place of that document.
+    pub(super) fn unwrapped(self, name: &str, convert: Convert) -> Option<Mend> {
+        let whole = self.expression();
+        let value = format!("{whole}.{name}");
+        let mut guard = vec![doc! { "$eq": [&whole, { name: &value }] }];
+        guard.extend(convert.guard(&value));
+        self.mend(guard, convert.apply(&value, &whole)).filter(|_| is_plain(name))
     }
 
     /// Puts the value of a field with dots in its name at the path that it looks like.
-    pub(super) fn from_literal_name(collection: &str, path: &[String], depth: usize, name: &str) -> Option<Self> {
-        if !path.iter().all(|part| is_plain(part)) {
+    pub(super) fn literal_name(self, depth: usize, name: &str) -> Option<Mend> {
+        let get = |depth: usize, name: &str| {
+            let input = if depth == 0 { "$$ROOT".to_owned() } else { format!("${}", self.path[..depth].join(".")) };
+            doc! { "$getField": { "field": name, "input": input } }
+        };
+        let mut guard = vec![doc! { "$eq": [{ "$type": get(depth, name) }, "date"] }];
+        guard.extend(self.parents(&["object", "missing"]));
+        guard.push(doc! { "$eq": [{ "$type": self.expression() }, "missing"] });
+        // Of several such names another one may be meant.
+        for start in 0..self.path.len() {
+            for end in start + 2..=self.path.len() {
+                let other = self.path[start..end].join(".");
+                if (start, other.as_str()) != (depth, name) {
+                    guard.push(doc! { "$eq": [{ "$type": get(start, &other) }, "missing"] });
+                }
+            }
+        }
+        self.mend(guard, get(depth, name).into())
+    }
+
+    fn expression(self) -> String {
+        format!("${}", self.path.join("."))
+    }
+
+    /// Of which types the fields on the way are.
+    fn parents(self, types: &[&str]) -> Vec<Document> {
+        let parents = (1..self.path.len()).map(|end| format!("${}", self.path[..end].join(".")));
+        parents.map(|parent| doc! { "$in": [{ "$type": parent }, types] }).collect()
+    }
+
+    fn mend(self, guard: Vec<Document>, value: Bson) -> Option<Mend> {
+        // An `_id` cannot be changed.
+        if self.path[0] == "_id" || !self.path.iter().all(|part| is_plain(part)) {
             return None;
         }
-        let input = if depth == 0 { "$$ROOT".to_owned() } else { format!("${}", path[..depth].join(".")) };
-        let value = doc! { "$getField": { "field": name, "input": input } };
-        let filter = doc! { "$expr": { "$eq": [{ "$type": value.clone() }, "date"] } };
-        let pipeline = vec![doc! { "$set": { path.join("."): value } }];
-        Some(Self { collection: collection.to_owned(), filter, pipeline })
+        let mut filter = doc! { "$expr": all(guard) };
+        if let Some(partial) = self.partial_filter {
+            filter = doc! { "$and": [partial.clone(), filter] };
+        }
+        let pipeline = vec![doc! { "$set": { self.path.join("."): value } }];
+        Some(Mend { collection: self.collection.to_owned(), filter, pipeline })
     }
 }
 
 /// Whether an expression can name the field.
 fn is_plain(part: &str) -> bool {
     !part.is_empty() && !part.contains(['$', '.', '\0']) && !part.bytes().all(|b| b.is_ascii_digit())
-}
-
-/// For each field of the path, whether an array stands there; of an array's elements the first document is followed.
-fn arrays_on(document: &RawDocument, path: &[String]) -> Vec<bool> {
-    let mut arrays = vec![false; path.len()];
-    let mut document = Some(document);
-    for (part, is_array) in path.iter().zip(&mut arrays) {
-        let value = document.and_then(|document| document.get(part).ok().flatten());
-        document = match value {
-            Some(RawBsonRef::Document(inner)) => Some(inner),
-            Some(RawBsonRef::Array(array)) => {
-                *is_array = true;
-                array.into_iter().flatten().find_map(RawBsonRef::as_document)
-            }
-            _ => None,
-        };
-    }
-    arrays
-}
-
-/// The value that stands at `value`, with what is at the rest of the path converted.
-fn rebuilt(value: &str, rest: &[String], arrays: &[bool], convert: Convert, level: usize) -> Bson {
-    let name = format!("e{level}");
-    let element = if arrays[0] { format!("$${name}") } else { value.to_owned() };
-    let inner = match rest.split_first() {
-        None => convert.apply_if(&element),
-        Some((first, rest)) => {
-            let value = rebuilt(&format!("{element}.{first}"), rest, &arrays[1..], convert, level + 1);
-            doc! { "$mergeObjects": [&element, { first: value }] }.into()
-        }
-    };
-    if arrays[0] { doc! { "$map": { "input": value, "as": name, "in": inner } }.into() } else { inner }
 }
 
 impl fmt::Display for Mend {

@@ -1,6 +1,9 @@
 //! What a diagnosis tells, and how it reads.
 
-use std::{fmt, time::Duration};
+use std::{
+    fmt::{self, Write},
+    time::Duration,
+};
 
 use mongodb::bson::{DateTime, Document};
 
@@ -90,41 +93,64 @@ impl DoctorReport {
     }
 }
 
+/// In the largest unit that leaves no rest.
+fn in_words(period: Duration) -> String {
+    let seconds = period.as_secs();
+    let units = [(86_400, "d"), (3600, "h"), (60, "m")];
+    let unit = units.iter().find(|(unit, _)| seconds != 0 && seconds.is_multiple_of(*unit));
+    unit.map_or_else(|| format!("{seconds}s"), |(unit, name)| format!("{}{name}", seconds / unit))
+}
+
+/// Writes a line in which nothing can move the cursor, colour the text, or turn its direction.
+fn line(f: &mut fmt::Formatter<'_>, text: fmt::Arguments<'_>) -> fmt::Result {
+    fmt::write(&mut Visible(f), text)?;
+    f.write_char('\n')
+}
+
+struct Visible<'a, 'f>(&'a mut fmt::Formatter<'f>);
+
+impl fmt::Write for Visible<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let turns =
+            |c| matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        text.chars().try_for_each(|c| match c {
+            c if c.is_control() || turns(c) => fmt::Display::fmt(&c.escape_default(), self.0),
+            c => self.0.write_char(c),
+        })
+    }
+}
+
 impl fmt::Display for DoctorReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.diagnoses.is_empty() {
-            writeln!(f, "there is no TTL index")?;
+            line(f, format_args!("there is no TTL index"))?;
         }
         for diagnosis in &self.diagnoses {
             diagnosis.fmt(f)?;
         }
-        self.notes.iter().try_for_each(|note| writeln!(f, "note: {note}"))
+        self.notes.iter().try_for_each(|note| line(f, format_args!("note: {note}")))
     }
 }
 
 impl fmt::Display for Diagnosis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.index {
-            Some(index) => writeln!(f, "{}: {index}", self.collection)?,
-            None => writeln!(f, "{}: no TTL index", self.collection)?,
+            Some(index) => line(f, format_args!("{}: {index}", self.collection))?,
+            None => line(f, format_args!("{}: no TTL index", self.collection))?,
         }
         if let Some(sample) = &self.sample {
-            writeln!(f, "  {sample}")?;
+            line(f, format_args!("  {sample}"))?;
         }
         self.findings.iter().try_for_each(|finding| finding.fmt(f))?;
         for Candidate { field, dates, convertible } in &self.candidates {
-            write!(f, "  {field} could be its field: a date in {dates} % of the documents")?;
-            let others = *convertible > 0.0;
-            writeln!(
-                f,
-                "{}",
-                if others { format!(", what looks like one in {convertible} %") } else { String::new() }
-            )?;
+            let others =
+                if *convertible > 0.0 { format!(", what looks like one in {convertible} %") } else { String::new() };
+            line(f, format_args!("  {field} could be its field: a date in {dates} % of the documents{others}"))?;
         }
         if self.findings.is_empty() && self.index.is_some() {
-            writeln!(f, "  nothing found")?;
+            line(f, format_args!("  nothing found"))?;
         }
-        self.notes.iter().try_for_each(|note| writeln!(f, "  note: {note}"))
+        self.notes.iter().try_for_each(|note| line(f, format_args!("  note: {note}")))
     }
 }
 
@@ -133,7 +159,7 @@ impl fmt::Display for ExaminedIndex {
         let whose = if self.native { "the database's own TTL index" } else { "TTL index" };
         write!(f, "{whose} {} on {}", self.name, self.key)?;
         if let Some(period) = self.expire_after {
-            write!(f, ", {} s after", period.as_secs())?;
+            write!(f, ", {} after", in_words(period))?;
         }
         match &self.partial_filter {
             Some(filter) => write!(f, ", where {filter}"),
@@ -168,20 +194,56 @@ impl fmt::Display for Sample {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "  {}: {}", self.harm.as_str(), self.kind)?;
-        if let Some(detail) = &self.detail {
-            write!(f, ", {detail}")?;
-        }
-        if let (Some(documents), Some(percent)) = (self.documents, self.percent) {
-            write!(f, ", {documents} document{} ({percent} %)", if documents == 1 { "" } else { "s" })?;
-        }
-        writeln!(f, ": {}", self.kind.meaning())?;
+        let detail = self.detail.as_ref().map(|detail| format!(", {detail}")).unwrap_or_default();
+        let share = match (self.documents, self.percent) {
+            (Some(1), Some(percent)) => format!(", 1 document ({percent} %)"),
+            (Some(documents), Some(percent)) => format!(", {documents} documents ({percent} %)"),
+            _ => String::new(),
+        };
+        line(f, format_args!("  {}: {}{detail}{share}: {}", self.harm.as_str(), self.kind, self.kind.meaning()))?;
         for example in &self.examples {
-            writeln!(f, "      _id {}: {}", example.id, example.found)?;
+            line(f, format_args!("      _id {}: {}", example.id, example.found))?;
         }
         match &self.mend {
-            Some(mend) => writeln!(f, "      to mend: {mend}"),
+            Some(mend) => line(f, format_args!("      to mend: {mend}")),
             None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mongodb::bson::Bson;
+
+    use super::*;
+    use crate::doctor::{Example, FindingKind};
+
+    #[test]
+    fn nothing_that_is_printed_can_move_the_cursor_or_turn_the_text() {
+        let id = Bson::from("\u{1b}[31mid\nnote: fine\u{9b}");
+        let example = Example { id, found: "a\u{202e}b ü".to_owned() };
+        let finding =
+            Finding { examples: vec![example], ..Finding::of_index(FindingKind::Renamed, "it is c\r\u{2066}") };
+        let diagnosis = Diagnosis {
+            collection: "c\u{7}".to_owned(),
+            index: None,
+            sample: None,
+            findings: vec![finding],
+            candidates: vec![Candidate { field: "f\u{1b}".to_owned(), dates: 1.0, convertible: 0.0 }],
+            notes: vec!["n\u{200f}".to_owned()],
+        };
+        let told =
+            DoctorReport { at: DateTime::MIN, diagnoses: vec![diagnosis], notes: vec!["m\t".to_owned()] }.to_string();
+        assert_eq!(told.lines().count(), 6, "{told}");
+        let odd = |c: &char| c.is_control() && *c != '\n' || ('\u{200e}'..='\u{2069}').contains(c);
+        assert_eq!(told.chars().find(odd), None, "{told}");
+        assert!(told.contains(r"\u{1b}[31mid\nnote: fine\u{9b}") && told.contains("ü"), "{told}");
+    }
+
+    #[test]
+    fn a_period_is_in_the_largest_unit() {
+        for (seconds, words) in [(0, "0s"), (90, "90s"), (5400, "90m"), (3600, "1h"), (2_592_000, "30d")] {
+            assert_eq!(in_words(Duration::from_secs(seconds)), words);
         }
     }
 }

@@ -7,7 +7,7 @@ use mongodb::bson::{Bson, DateTime, RawBsonRef, RawDocument};
 use super::{
     cause::{Cause, Found},
     finding::{Example, Finding, FindingKind, Harm},
-    mend::{Convert, Mend},
+    mend::{Convert, Field, Mend},
     report::Expiry,
     zone::{Ahead, Zone},
 };
@@ -39,6 +39,13 @@ pub(super) struct Tally<'a> {
     expiry: Expiry,
     zone: Zone,
     groups: BTreeMap<(Slot, Option<String>), Group>,
+    overdue: Vec<Late>,
+}
+
+/// A document that is due for long.
+struct Late {
+    id: Bson,
+    since: DateTime,
 }
 
 /// What documents are counted under until all of them are known.
@@ -66,6 +73,7 @@ impl<'a> Tally<'a> {
             expiry: Expiry::default(),
             zone: Zone::new(rule),
             groups: BTreeMap::new(),
+            overdue: Vec::new(),
         }
     }
 
@@ -115,9 +123,8 @@ impl<'a> Tally<'a> {
         if let Some(cause) = cause {
             return self.count(Slot::Kind(cause.kind), document, &cause);
         }
-        if let Some(due) = due.filter(|due| lag(*due, self.now) > TARGET_LAG_MS) {
-            let cause = Cause::new(FindingKind::Overdue, Found::Words(format!("due since {}", instant(due))));
-            self.count(Slot::Kind(cause.kind), document, &cause);
+        if let Some(since) = due.filter(|due| lag(*due, self.now) > TARGET_LAG_MS) {
+            self.overdue.push(Late { id: id_of(document), since });
         }
         let slot = match self.zone.note(date, id, self.now) {
             Ahead::No => return,
@@ -133,20 +140,36 @@ impl<'a> Tally<'a> {
             key.1 = None;
         }
         let group = self.groups.entry(key).or_default();
-        if group.documents == 0 {
-            group.mend = cause.mend(self.collection, document, self.rule.field().parts());
+        if group.mend.is_none() {
+            group.mend = cause.mend(Field {
+                collection: self.collection,
+                path: self.rule.field().parts(),
+                partial_filter: self.rule.partial().map(|filter| filter.source()),
+            });
         }
         group.documents += 1;
         if group.examples.len() < EXAMPLES {
-            let id = document.get("_id").ok().flatten().and_then(|id| Bson::try_from(id).ok());
-            group.examples.push(Example { id: id.unwrap_or(Bson::Null), found: cause.found.in_words() });
+            group.examples.push(Example { id: id_of(document), found: cause.found.in_words() });
         }
+    }
+
+    /// The `_id`s of documents that are due for long.
+    pub(super) fn overdue(&self) -> Vec<Bson> {
+        self.overdue.iter().map(|late| late.id.clone()).collect()
+    }
+
+    /// Of those, in the same order, which are kept by a guard, and how many there are of them.
+    pub(super) fn keep(&mut self, kept: &[bool]) -> usize {
+        let before = self.overdue.len();
+        let mut kept = kept.iter();
+        self.overdue.retain(|_| !kept.next().copied().unwrap_or_default());
+        before - self.overdue.len()
     }
 
     /// All of it, once every document of the sample was noted.
     pub(super) fn findings(self) -> (Expiry, Vec<Finding>) {
-        let Self { documents: total, expiry, zone, groups, .. } = self;
-        let mut findings: Vec<Finding> = Vec::new();
+        let Self { documents: total, expiry, zone, groups, overdue, .. } = self;
+        let mut findings: Vec<Finding> = overdue_finding(overdue, total).into_iter().collect();
         let mut suspicion = zone.suspicion();
         for ((slot, mut detail), group) in groups {
             let kind = match slot {
@@ -155,12 +178,8 @@ impl<'a> Tally<'a> {
                 Slot::Beyond => zone.kind(Ahead::Beyond),
             };
             let Some(kind) = kind else { continue };
-            match kind {
-                FindingKind::TimeZoneSuspected => detail = suspicion.take(),
-                FindingKind::Overdue => {
-                    detail = expiry.oldest_due.map(|oldest| format!("the oldest since {}", instant(oldest)));
-                }
-                _ => {}
+            if kind == FindingKind::TimeZoneSuspected {
+                detail = suspicion.take();
             }
             // Dates ahead are one finding, however far.
             match findings.iter_mut().find(|other| other.kind == kind && other.detail == detail) {
@@ -188,6 +207,19 @@ fn lag(due: DateTime, now: DateTime) -> i64 {
 #[allow(clippy::cast_precision_loss)] // a share is shown to a tenth of a percent
 pub(super) fn percent(part: u64, total: u64) -> f64 {
     if total == 0 { 0.0 } else { (part as f64 * 1000.0 / total as f64).round() / 10.0 }
+}
+
+fn id_of(document: &RawDocument) -> Bson {
+    document.get("_id").ok().flatten().and_then(|id| Bson::try_from(id).ok()).unwrap_or(Bson::Null)
+}
+
+fn overdue_finding(overdue: Vec<Late>, total: u64) -> Option<Finding> {
+    let oldest = overdue.iter().map(|late| late.since).min()?;
+    let documents = overdue.len() as u64;
+    let example = |late: Late| Example { id: late.id, found: format!("due since {}", instant(late.since)) };
+    let examples = overdue.into_iter().take(EXAMPLES).map(example).collect();
+    let group = Group { documents, examples, mend: None };
+    Some(finding(FindingKind::Overdue, Some(format!("the oldest since {}", instant(oldest))), group, total))
 }
 
 fn finding(kind: FindingKind, detail: Option<String>, group: Group, total: u64) -> Finding {

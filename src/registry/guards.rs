@@ -186,7 +186,7 @@ pub(super) async fn check_children(store: &dyn Store, guards: &Guards) -> Result
 }
 
 /// Whether the children of a document are found by this index.
-fn serves(index: &PhysicalIndex, field: &str) -> bool {
+pub(crate) fn serves(index: &PhysicalIndex, field: &str) -> bool {
     let first = index.key.keys().next().is_some_and(|first| first == field);
     first && index.partial_filter.is_none() && !index.hidden
 }

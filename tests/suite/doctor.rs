@@ -2,8 +2,10 @@
 
 mod choice;
 mod contact;
+mod guards;
 mod indexes;
 mod mending;
+mod mixture;
 mod program;
 
 use std::time::Duration;
