@@ -28,6 +28,7 @@ pub(crate) use compare::compare;
 pub(crate) use compare::type_order;
 pub(crate) use filter::Bounds;
 pub(crate) use lookalike::{Lookalike, PLAUSIBLE_SECONDS, Unit};
+pub(crate) use partial::PartialFilter;
 pub(crate) use path::visit;
 #[allow(unused_imports, reason = "used from here on")]
 pub(crate) use raise::Raised;
