@@ -207,13 +207,13 @@ impl Examination {
     async fn guards(&self, guards: &Guards, notes: &mut Vec<String>) -> Result<Vec<Finding>> {
         let mut findings = Vec::new();
         for guard in guards.iter().filter(|_| self.store.indexes_children()) {
-            let children = self.collections.as_ref().map(|all| all.get(guard.collection.as_str()).map(|it| it.kind));
+            let Some(all) = &self.collections else { break };
+            let children = all.get(guard.collection.as_str()).map(|it| it.kind);
             match children {
-                None => {}
-                Some(None | Some(Kind::Missing)) => {
+                None | Some(Kind::Missing) => {
                     findings.push(Finding::of_index(FindingKind::GuardMissing, guard.to_string()));
                 }
-                Some(Some(Kind::Ordinary | Kind::Capped)) if !guard.without_index => {
+                Some(Kind::Ordinary | Kind::Capped) if !guard.without_index => {
                     let specs = noted(self.store.index_specs(&guard.collection).await, notes)?;
                     let served = |specs: &Vec<Document>| {
                         specs.iter().filter_map(Spec::of).any(|spec| serves(&spec.index, guard.field.as_str()))
@@ -222,7 +222,7 @@ impl Examination {
                         findings.push(Finding::of_index(FindingKind::GuardWithoutIndex, guard.to_string()));
                     }
                 }
-                Some(Some(_)) => {}
+                Some(_) => {}
             }
         }
         Ok(findings)

@@ -11,7 +11,7 @@ use super::{
     report::Expiry,
     zone::{Ahead, Zone},
 };
-use crate::expiry::{PLAUSIBLE_SECONDS, Rule, instant};
+use crate::expiry::{PLAUSIBLE_SECONDS, PartialFilter, Rule, instant};
 
 const EXAMPLES: usize = 3;
 
@@ -144,7 +144,7 @@ impl<'a> Tally<'a> {
             group.mend = cause.mend(Field {
                 collection: self.collection,
                 path: self.rule.field().parts(),
-                partial_filter: self.rule.partial().map(|filter| filter.source()),
+                partial_filter: self.rule.partial().map(PartialFilter::source),
             });
         }
         group.documents += 1;

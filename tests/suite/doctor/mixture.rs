@@ -95,31 +95,28 @@ fn values() -> Vec<Bson> {
 
 fn documents(field: &str) -> Vec<Document> {
     let at = || field.to_owned();
-    let all: Vec<Document> = match field {
-        "at" => {
-            let beside =
-                scalars().into_iter().flat_map(|value| [doc! { "At": value.clone() }, doc! { "x": { "at": value } }]);
-            values().into_iter().map(|value| doc! { "at": value }).chain(beside).chain([doc! {}]).collect()
-        }
-        _ => {
-            let inner = values().into_iter().map(|value| doc! { "m": { "at": value } });
-            let placed = scalars().into_iter().flat_map(|value| {
-                let date = DateTime::from_millis(SECONDS * 1000);
-                [
-                    doc! { at(): value.clone() },
-                    doc! { at(): value.clone(), "at": date },
-                    doc! { at(): date, "m": value.clone() },
-                    doc! { at(): date, "m": { "x": value.clone() } },
-                    doc! { at(): date, "m": { "at": value.clone() } },
-                    doc! { at(): date, "m": [{ "at": value.clone() }] },
-                    doc! { "m": [{ "at": value.clone() }, { "at": date }] },
-                    doc! { "m": [{ "at": [value.clone()] }, { "at": value.clone() }] },
-                    doc! { "at": value.clone() },
-                    doc! { "m": { "At": value } },
-                ]
-            });
-            inner.chain(placed).collect()
-        }
+    let all: Vec<Document> = if field == "at" {
+        let beside =
+            scalars().into_iter().flat_map(|value| [doc! { "At": value.clone() }, doc! { "x": { "at": value } }]);
+        values().into_iter().map(|value| doc! { "at": value }).chain(beside).chain([doc! {}]).collect()
+    } else {
+        let inner = values().into_iter().map(|value| doc! { "m": { "at": value } });
+        let placed = scalars().into_iter().flat_map(|value| {
+            let date = DateTime::from_millis(SECONDS * 1000);
+            [
+                doc! { at(): value.clone() },
+                doc! { at(): value.clone(), "at": date },
+                doc! { at(): date, "m": value.clone() },
+                doc! { at(): date, "m": { "x": value.clone() } },
+                doc! { at(): date, "m": { "at": value.clone() } },
+                doc! { at(): date, "m": [{ "at": value.clone() }] },
+                doc! { "m": [{ "at": value.clone() }, { "at": date }] },
+                doc! { "m": [{ "at": [value.clone()] }, { "at": value.clone() }] },
+                doc! { "at": value.clone() },
+                doc! { "m": { "At": value } },
+            ]
+        });
+        inner.chain(placed).collect()
     };
     // Each with what a partial filter matches, and with what it does not.
     let twice = all.into_iter().flat_map(|it| [0, 1].map(|k| (it.clone(), k)));

@@ -108,9 +108,14 @@ async fn what_may_not_be_read_is_noted_and_the_rest_is_told() {
     assert!(lines[0]["index"].is_null(), "{lines:?}");
     assert_eq!(lines[0]["candidates"][0]["field"], "t");
     assert!(lines.iter().any(|it| it["note"].to_string().contains("ttl_index.registry")), "{lines:?}");
+}
 
-    // Nothing at all: that is not said to be good.
-    bench.give(&[on("elsewhere", &["find"])]).await;
+#[tokio::test]
+async fn where_nothing_may_be_read_that_is_an_error_and_not_said_to_be_good() {
+    let bench = Bench::start().await;
+    bench.set_the_stage(Duty::Look).await;
+    let elsewhere = doc! { "resource": { "db": &bench.database, "collection": "elsewhere" }, "actions": ["find"] };
+    bench.give(&[elsewhere]).await;
     for arguments in [&["doctor"][..], &["doctor", SESSIONS], &["--json", "doctor"]] {
         Program::at(&bench.uri).run(arguments).failed(1, "nothing could be looked at");
     }
