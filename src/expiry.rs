@@ -30,7 +30,6 @@ pub(crate) use filter::Bounds;
 pub(crate) use lookalike::{Lookalike, PLAUSIBLE_SECONDS, Unit};
 pub(crate) use partial::PartialFilter;
 pub(crate) use path::visit;
-#[allow(unused_imports, reason = "used from here on")]
 pub(crate) use raise::Raised;
 pub(crate) use rule::Dates;
 pub use rule::Rule;
