@@ -61,6 +61,14 @@ impl Crew {
 
     async fn drained(&self) -> Vec<Delete> {
         wait::until("all that is due to go", 2 * wait::LONG, async || self.count().await == 0).await;
+        // The server notes a statement when its majority has acknowledged it, a moment after its documents are gone.
+        let running = doc! { "currentOp": 1, "active": true, "ns": format!("{}.c", self.it.db.name()) };
+        let admin = self.it.client.database("admin");
+        wait::until("the last statement to be over", wait::LONG, async || {
+            let reply = admin.run_command(running.clone()).await.unwrap();
+            reply.get_array("inprog").unwrap().is_empty()
+        })
+        .await;
         deletes(&self.it.db, "c").await
     }
 }
