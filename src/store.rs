@@ -8,6 +8,7 @@
 //! step.
 
 mod catalog;
+mod census;
 #[cfg(feature = "embedded")]
 pub(crate) mod embedded;
 mod fence;
@@ -20,6 +21,7 @@ mod sample;
 mod wake;
 
 pub(crate) use catalog::{Collection, Kind, PhysicalIndex};
+pub(crate) use census::{Census, CensusRange, CensusTarget};
 pub(crate) use fence::{Bound, Fence, Statement};
 pub(crate) use position::Position;
 pub(crate) use reading::Reading;
@@ -201,6 +203,12 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         collection: &'a CollectionName,
         ids: Vec<Bson>,
     ) -> BoxFuture<'a, Result<Vec<RawDocumentBuf>>>;
+
+    /// Counts documents by their date, by an index alone; none where that cannot be done. Reads only.
+    fn census<'a>(&'a self, of: &'a CensusTarget, range: CensusRange) -> BoxFuture<'a, Result<Option<Census>>> {
+        let _ = (of, range);
+        Box::pin(std::future::ready(Ok(None)))
+    }
 
     /// Makes ready for deleting what is due in a collection. Deletes nothing.
     fn open_pass(&self, target: Target) -> BoxFuture<'_, Result<Box<dyn Pass>>>;
