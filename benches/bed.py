@@ -18,7 +18,7 @@ import tempfile
 import time
 import venv
 
-from memory import build, cache, find_mongod, start_mongod
+from memory import build, cache, start_mongod
 
 PYMONGO = "pymongo==4.20.1"
 
@@ -78,21 +78,29 @@ class Told:
         self.runs.append(figures)
         if self.asked.json:
             print(json.dumps(figures), flush=True)
-        else:
-            self.say("  " + ", ".join(f"{name} {show(value)}" for name, value in figures.items()))
-        return figures
+        words = [f"{name} {show(value)}" for name, value in figures.items() if not isinstance(value, (dict, list))]
+        print("  " + ", ".join(words), file=sys.stderr, flush=True)
 
-    def table(self, columns, rows):
-        lines = [list(columns), *[[show(value) for value in row] for row in rows]]
-        widths = [max(len(line[at]) for line in lines) for at in range(len(columns))]
+    def table(self, by, columns):
+        """Prints all runs, those together that agree in `by`, and the medians of each such group."""
+        lines = [[*by, "round", *columns]]
+        for group in dict.fromkeys(tuple(run.get(name, "") for name in by) for run in self.runs):
+            which = dict(zip(by, group))
+            runs = [run for run in self.runs if all(run.get(name, "") == value for name, value in which.items())]
+            lines += [[*group, run["round"], *(run[column] for column in columns)] for run in runs]
+            lines.append([*group, "median", *(self.median(column, **which) for column in columns)])
+        shown = [[cell if isinstance(cell, str) else show(cell) for cell in line] for line in lines]
+        widths = [max(len(line[at]) for line in shown) for at in range(len(shown[0]))]
         self.say()
-        for line in lines:
-            cells = [cell.ljust(width) if at == 0 else cell.rjust(width) for at, (cell, width) in enumerate(zip(line, widths))]
-            self.say("  ".join(cells).rstrip())
+        for line in shown:
+            cells = [cell.rjust(width) for cell, width in zip(line, widths)]
+            if by:
+                cells[0] = cells[0].strip().ljust(widths[0])
+            self.say("  ".join(cells))
 
     def median(self, figure, **which):
         """The median of a figure over those runs for which all of `which` holds."""
-        chosen = [run[figure] for run in self.runs if all(run.get(name) == value for name, value in which.items())]
+        chosen = [run[figure] for run in self.runs if all(run.get(name, "") == value for name, value in which.items())]
         return statistics.median(chosen)
 
     def verdict(self, demands):
