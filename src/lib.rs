@@ -37,7 +37,7 @@
 //! | `lease` | who may sweep, and what it has confirmed | `store` |
 //! | `operation` | what is told of creations and drops, while they run and afterwards | `store`, `entry` |
 //! | `registry` | which TTL indexes there are, and the verbs that change them | `store`, … |
-//! | `pacing` | how fast a sweep may go | |
+//! | `pacing` | how fast a sweep may go | `store` |
 //! | `restore` | documents put back from an archive | `archive`, `registry`, … |
 //! | `sweep` | one pass | `archive`, `registry`, `lease`, `store`, `expiry`, `pacing` |
 //! | `prune` | passes without cron: once in an interval, by one of many processes | `sweep`, `registry`, `interval`, … |

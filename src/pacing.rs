@@ -1,13 +1,25 @@
-//! How fast a sweep may go.
+//! How fast a sweep may go, and what is deleted first. Pure, but for waiting.
+//!
+//! | file | concern |
+//! |---|---|
+//! | [`forecast`] | what of an index is due, and what comes due when |
+//! | [`plan`], [`open`] | the rate curve with the lowest peak that meets the deadlines, in time that is open |
+//! | [`service`] | which index is visited when |
+//! | [`pacer`] | these together: the pace of a database |
+//! | [`bucket`] | a rate, kept by waiting |
 
 mod bucket;
 mod cohort;
+mod forecast;
 mod open;
+mod pacer;
 mod plan;
 mod service;
 
 pub(crate) use bucket::Bucket;
 pub(crate) use cohort::Cohort;
+pub(crate) use forecast::{Forecast, Want};
 pub(crate) use open::Open;
-pub(crate) use service::{Order, Outcome, Service, Turn};
+pub(crate) use pacer::{Member, Outlook, Pacer};
 pub(crate) use plan::{Demand, Plan, Segment, Shortfall};
+pub(crate) use service::{Order, Outcome, Service, Turn};

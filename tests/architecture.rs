@@ -18,7 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("archive", &["error", "namespace", "store"]),
     ("lease", &["clock", "error", "store"]),
     ("operation", &["entry", "error", "store"]),
-    ("pacing", &[]),
+    ("pacing", &["store"]),
     (
         "registry",
         &[
