@@ -9,17 +9,22 @@
 //! | [`bucket`] | a rate, kept by waiting |
 
 mod bucket;
+mod calendar;
 mod cohort;
 mod forecast;
 mod open;
 mod pacer;
 mod plan;
 mod service;
+mod terms;
 
 pub(crate) use bucket::Bucket;
+pub(crate) use calendar::Calendar;
+pub use calendar::ClosedWindow;
 pub(crate) use cohort::Cohort;
 pub(crate) use forecast::{Forecast, Want};
 pub(crate) use open::Open;
 pub(crate) use pacer::{Member, Outlook, Pacer};
 pub(crate) use plan::{Demand, Plan, Segment, Shortfall};
 pub(crate) use service::{Order, Outcome, Service, Turn};
+pub(crate) use terms::Terms;
