@@ -27,4 +27,4 @@ pub(crate) use open::Open;
 pub(crate) use pacer::{Member, Outlook, Pacer};
 pub(crate) use plan::{Demand, Plan, Segment, Shortfall};
 pub(crate) use service::{Order, Outcome, Service, Turn};
-pub(crate) use terms::Terms;
+pub(crate) use terms::{Terms, check_min_rate};
