@@ -17,7 +17,6 @@ use tracing::{debug, info, warn};
 
 use super::{
     Options, changed,
-    kept::Kept,
     run::Stop,
     schedule::{Outcome, Schedule},
     status::{Activity, SweeperStatus, Visits},
@@ -31,7 +30,7 @@ use crate::{
     lease::{Lease, Standing},
     meter::Labels,
     namespace::CollectionName,
-    pacing::Bucket,
+    pacing::{Polling, SharedHealth, poll},
     registry::{Slot, Snapshot, TtlRegistry, continue_creation, continue_operations},
     sweep::Ended,
 };
@@ -51,7 +50,7 @@ const LOOK_AT_OPERATIONS: Duration = Duration::from_secs(60);
 /// While sweeping is paused it is looked so often whether the pause is over.
 const LOOK_AT_PAUSE: Duration = Duration::from_secs(1);
 
-/// How often the database is asked for its time; in between it is reckoned on. A pass asks for itself.
+/// How often the database is asked for its time; in between it is reckoned on.
 const ASK_TIME_EVERY: Duration = Duration::from_secs(10);
 
 /// In how many intervals an index is visited once that has no ordinary index to walk: by default once an hour.
@@ -74,6 +73,9 @@ pub(super) struct Tenure<'a> {
     revision: watch::Receiver<Option<i64>>,
     pub(super) schedule: Schedule,
     kit: Option<Kit>,
+    /// How well the database is, by all that is seen of it.
+    health: SharedHealth,
+    _polling: Option<Polling>,
     /// None until it is read, and whenever it is to be read again.
     pub(super) snapshot: Option<Arc<Snapshot>>,
     pub(super) visits: HashMap<ObjectId, Visits>,
@@ -101,7 +103,10 @@ impl<'a> Tenure<'a> {
         told: &'a watch::Sender<SweeperStatus>,
         lease: Arc<Lease>,
     ) -> Self {
+        let health = SharedHealth::new();
         Self {
+            _polling: options.health.clone().map(|hook| poll(hook, health.clone())),
+            health,
             schedule: Schedule::default(),
             standing: lease.standing(),
             revision: lease.revision(),
@@ -330,17 +335,11 @@ impl<'a> Tenure<'a> {
     }
 
     fn take_kit(&mut self) -> Kit {
-        self.kit.take().unwrap_or_else(|| {
-            let mut bucket = Bucket::per_second(self.options.max_rate);
-            // Whoever swept before, or a visit that was left behind, may just have deleted a batch.
-            bucket.spend(self.options.documents_in_batch());
-            let catalog = super::catalog::Catalog::new(self.options.interval);
-            Kit { bucket, catalog, suspended: HashMap::new(), kept: Kept::default() }
-        })
+        self.kit.take().unwrap_or_else(|| Kit::new(self.options, self.health.clone()))
     }
 
     fn ground(&self, snapshot: &Arc<Snapshot>) -> Ground {
-        Ground::new(self.registry, self.options, self.lease.clone(), snapshot.clone())
+        Ground::new(self.registry, self.lease.clone(), snapshot.clone(), self.clock)
     }
 
     /// What the work comes to, or nothing if it does not end while the lease lasts or a stop may take.

@@ -25,7 +25,7 @@ use crate::{
     guard::Hook,
     lease::Lease,
     meter::Meter,
-    pacing::Bucket,
+    pacing::{Paces, SharedHealth, Throttle},
     registry::{Slot, Snapshot, TtlRegistry, mark, walkable},
     store::{Change, Collection, DynStore},
     sweep::{self, Ended, Suspended, SweepReport, Visit},
@@ -36,7 +36,7 @@ const SLICE: Duration = Duration::from_secs(1);
 
 /// What is taken along from visit to visit.
 pub(super) struct Kit {
-    pub(super) bucket: Bucket,
+    pub(super) paces: Paces,
     pub(super) catalog: Catalog,
     /// Passes that a slice was too short for.
     pub(super) suspended: HashMap<ObjectId, Suspended>,
@@ -45,8 +45,17 @@ pub(super) struct Kit {
 }
 
 impl Kit {
+    pub(super) fn new(options: &Options, health: SharedHealth) -> Self {
+        let throttle = Throttle::per_second(options.max_rate);
+        let paces = Paces::new(options.batch_size, throttle.clone(), health);
+        // Whoever swept before, or a visit that was left behind, may just have deleted a batch.
+        throttle.spend(paces.largest());
+        Self { paces, catalog: Catalog::new(options.interval), suspended: HashMap::new(), kept: Kept::default() }
+    }
+
     /// Forgets what belongs to other indexes than these.
     pub(super) fn keep(&mut self, ids: &HashSet<ObjectId>) {
+        self.paces.keep(ids);
         self.catalog.keep(ids);
         self.suspended.retain(|id, _| ids.contains(id));
         self.kept.keep(ids);
@@ -61,7 +70,8 @@ pub(super) struct Ground {
     pub(super) lease: Arc<Lease>,
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) veto: Option<Hook>,
-    pub(super) batch_size: u32,
+    /// What the database's clock showed, and when.
+    pub(super) clock: Option<(DateTime, Instant)>,
 }
 
 /// What came of a visit.
@@ -73,9 +83,14 @@ pub(super) enum Visited {
 }
 
 impl Ground {
-    pub(super) fn new(registry: &TtlRegistry, options: &Options, lease: Arc<Lease>, snapshot: Arc<Snapshot>) -> Self {
+    pub(super) fn new(
+        registry: &TtlRegistry,
+        lease: Arc<Lease>,
+        snapshot: Arc<Snapshot>,
+        clock: Option<(DateTime, Instant)>,
+    ) -> Self {
         let (store, meter, veto) = (registry.store.clone(), registry.meter.clone(), registry.veto.clone());
-        Self { store, meter, lease, snapshot, veto, batch_size: options.documents_in_batch() }
+        Self { store, meter, lease, snapshot, veto, clock }
     }
 
     fn entry(&self, id: ObjectId) -> Option<&Entry> {
@@ -194,7 +209,6 @@ impl Ground {
         let behind = kit.kept.begin(entry, suspended.is_some(), Instant::now());
         let options = sweep::Options {
             behind,
-            batch_size: self.batch_size,
             max_time: Some(SLICE),
             read_all: entry.supporting.is_none(),
             ..sweep::Options::default()
@@ -208,7 +222,8 @@ impl Ground {
             seen,
             veto: self.veto.clone(),
             lease: Some(&self.lease),
-            bucket: Some(&mut kit.bucket),
+            pace: kit.paces.of(entry.id),
+            clock: self.clock,
             stop,
             options,
             suspended,
