@@ -137,7 +137,7 @@ struct Bounds {
 impl Bounds {
     fn options(&self, time_left: Duration) -> sweep::Options {
         sweep::Options {
-            batch_size: self.batch_size,
+            batch_size: Some(self.batch_size),
             max_batches: Some(self.max_batches),
             max_time: Some(time_left),
             rate: self.rate,
@@ -153,7 +153,7 @@ impl SweepIfDue {
         self
     }
 
-    /// Documents in a batch, 1 to 100,000; 500 by default. With a rate, never more than a second's worth.
+    /// Documents in a batch, 1 to 100,000; 500 by default. With a rate, never more than half a second's worth.
     pub fn batch_size(mut self, documents: u32) -> Self {
         self.bounds.batch_size = documents;
         self

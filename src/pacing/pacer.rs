@@ -139,8 +139,7 @@ impl Pacer {
 
     /// Plans anew if it is time, and says so.
     pub(crate) fn plan(&mut self, now: DateTime, at: Instant) -> bool {
-        let every = (self.shortest_lag() / PLANS_IN_LAG).clamp(SHORTEST, LONGEST);
-        if self.planned.is_some_and(|planned| at.saturating_duration_since(planned) < every) {
+        if at < self.plans_at(at) {
             return false;
         }
         self.planned = Some(at);
@@ -158,6 +157,12 @@ impl Pacer {
             }
         }
         true
+    }
+
+    /// When it is time to plan anew.
+    pub(crate) fn plans_at(&self, at: Instant) -> Instant {
+        let every = (self.shortest_lag() / PLANS_IN_LAG).clamp(SHORTEST, LONGEST);
+        self.planned.map_or(at, |planned| planned + every)
     }
 
     /// Has it planned anew: what it was planned by has changed.
@@ -293,7 +298,8 @@ impl Pacer {
         all
     }
 
-    fn finishes(&self, now: DateTime) -> bool {
+    /// Whether it goes as fast as it may, until what was due when that was asked is gone.
+    pub(crate) fn finishes(&self, now: DateTime) -> bool {
         let Some(asked) = self.finish_now else { return false };
         let old = |row: &Row| row.forecast.oldest_due_since(now).is_some_and(|since| since <= asked);
         seconds_between(asked, now) < self.terms.target_lag.as_secs_f64()

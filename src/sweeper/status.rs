@@ -116,21 +116,30 @@ pub enum Activity {
     Sweeping,
     /// Sweeping is paused.
     Paused,
+    /// A closed window keeps it from sweeping.
+    Closed,
     /// The database cannot be reached.
     Away,
 }
 
 impl Activity {
-    const ALL: [Activity; 5] =
-        [Activity::Nobody, Activity::Standby, Activity::Sweeping, Activity::Paused, Activity::Away];
+    const ALL: [Activity; 6] = [
+        Activity::Nobody,
+        Activity::Standby,
+        Activity::Sweeping,
+        Activity::Paused,
+        Activity::Closed,
+        Activity::Away,
+    ];
 
-    /// As printed: `nobody`, `standby`, `sweeping`, `paused` or `away`.
+    /// As printed: `nobody`, `standby`, `sweeping`, `paused`, `closed` or `away`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Activity::Nobody => "nobody",
             Activity::Standby => "standby",
             Activity::Sweeping => "sweeping",
             Activity::Paused => "paused",
+            Activity::Closed => "closed",
             Activity::Away => "away",
         }
     }

@@ -7,7 +7,6 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::{
-    schedule::Outcome,
     status::{self, Activity, SweeperStatus},
     tenure::Tenure,
     visit::Visited,
@@ -16,6 +15,7 @@ use crate::{
     entry::{Entry, IndexState},
     error::Error,
     meter::Labels,
+    pacing::Outcome,
     registry::{Slot, Snapshot},
     store::{Guard, Records},
     sweep::Ended,
@@ -31,7 +31,7 @@ impl Tenure<'_> {
         let visits = self.visits.entry(entry.id).or_default();
         visits.last = Some(now);
         visits.kept = kept;
-        visits.failures = self.schedule.failures(entry.id);
+        visits.failures = self.planning.pacer.failures(entry.id);
         self.registry.meter.failures(&labels, u64::from(visits.failures));
         let error = match &**passed {
             Ok(report) => {
