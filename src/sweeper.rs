@@ -17,6 +17,7 @@ mod kept;
 mod planning;
 mod run;
 mod status;
+mod survey;
 mod telling;
 mod tenure;
 mod visit;

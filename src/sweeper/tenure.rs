@@ -10,9 +10,8 @@ use mongodb::bson::{DateTime, oid::ObjectId};
 use tokio::{
     sync::watch,
     task::JoinHandle,
-    time::{Instant, sleep, sleep_until},
+    time::{Instant, sleep_until},
 };
-use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use super::{
@@ -103,8 +102,8 @@ impl<'a> Tenure<'a> {
         let health = SharedHealth::new();
         Self {
             _polling: options.health.clone().map(|hook| poll(hook, health.clone())),
-            health,
             planning: Planning::new(&options.terms, health.clone(), stop.asked.child_token()),
+            health,
             standing: lease.standing(),
             revision: lease.revision(),
             kit: None,
