@@ -8,4 +8,4 @@ mod forecast;
 pub(crate) use bucket::Bucket;
 pub(crate) use cohort::Cohort;
 #[allow(unused_imports)] // until the sweeper plans by it
-pub(crate) use forecast::{Forecast, Want};
+pub(crate) use forecast::{Budget, Forecast, Want};
