@@ -108,7 +108,7 @@ pub use restore::{Restore, Restored};
 #[cfg(feature = "embedded")]
 pub use store::embedded::{Documents, EmbeddedCollection, EmbeddedStore};
 #[cfg(feature = "test-util")]
-pub use store::hooked::{Fault, HookedStore};
+pub use store::hooked::{CountedByDate, Fault, HookedStore};
 pub use store::{IntoStore, SampledBy, Touched, mongo::MongoStore};
 pub use sweep::{Claim, ClaimSweep, Ended, Progress, Sweep, SweepReport};
 pub use sweeper::{Activity, IndexStatus, Sweeper, SweeperHandle, SweeperStatus, Visits};

@@ -123,7 +123,7 @@ impl Forecast {
         let left = left as f64;
         self.left = left;
         self.arrivals.drained(now.timestamp_millis(), self.steps.lag / 4);
-        self.counting.drained();
+        self.counting.drained(self.several);
         self.note_known(now);
     }
 

@@ -5,6 +5,7 @@ mod cli;
 mod creators;
 mod differential;
 mod doctor;
+mod forecast;
 mod guard;
 mod ledger;
 mod metrics;

@@ -103,8 +103,10 @@ impl Counting {
         Self { generation: self.generation + 1, ..Self::default() }
     }
 
-    pub(super) fn drained(&mut self) {
+    /// What was asked before counts what is gone now.
+    pub(super) fn drained(&mut self, several: bool) {
         self.again = None;
+        self.generation += u64::from(several);
     }
 
     pub(super) fn again(&mut self, now: i64, until: i64, steps: Steps) {
@@ -262,7 +264,7 @@ impl Forecast {
         let Again { found, until: end, .. } = *again;
         if until >= end {
             self.counting.again = None;
-            self.correct(found, end, now);
+            self.correct(found, false, end, now);
         }
     }
 
@@ -274,7 +276,7 @@ impl Forecast {
         let until = want.range.until.timestamp_millis();
         if self.counting.known {
             let found = census.slices.iter().map(|(_, n)| count(*n)).sum::<f64>() + count(census.several);
-            self.correct(found, until, now);
+            self.correct(found, census.reached.is_some(), until, now);
         } else {
             let dated = census.slices.iter().map(|(start, n)| {
                 let start = start.timestamp_millis();
@@ -292,15 +294,15 @@ impl Forecast {
         self.counting.newly_at = Some(now);
     }
 
-    /// Sets right what is known of the documents up to a date: as many were found. Those that were not known are due since
-    /// they were seen.
-    fn correct(&mut self, found: f64, until: i64, now: i64) {
+    /// Sets right what is known of the documents up to a date: as many were found, or more. Those that were not known are due
+    /// since they were seen.
+    fn correct(&mut self, found: f64, or_more: bool, until: i64, now: i64) {
         let known: f64 = self.ledger.up_to(until);
         let there = (found - self.left).max(0.0);
         if there > known {
             let more = Entry { seen: now, ..Entry::counted(i64::MIN, until, there - known) };
             self.ledger.add([more]);
-        } else if known > 0.0 {
+        } else if known > 0.0 && !or_more {
             self.ledger.scale(there / known);
         }
     }
