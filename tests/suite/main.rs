@@ -22,4 +22,5 @@ mod semantics;
 mod support;
 mod sweep;
 mod sweeper;
+mod tune;
 mod work;
