@@ -23,4 +23,5 @@ mod semantics;
 mod support;
 mod sweep;
 mod sweeper;
+mod tune;
 mod work;
