@@ -15,8 +15,8 @@ mod size;
 mod throttle;
 
 pub(crate) use cohort::Cohort;
-pub(crate) use health::{HealthHook, Polling, SharedHealth, Trouble, Verdict, poll};
 pub use health::Signal;
+pub(crate) use health::{HealthHook, Polling, SharedHealth, Trouble, Verdict, poll};
 pub(crate) use pace::{Pace, Paces};
 pub(crate) use politeness::{Politeness, Wish};
 pub(crate) use size::Size;
