@@ -153,7 +153,7 @@ impl SweepIfDue {
         self
     }
 
-    /// Documents in a batch, 1 to 100,000; 500 by default. With a rate, never more than half a second's worth.
+    /// Documents in a batch, 1 to 100,000; 500 by default. With a rate, never more than a second's worth.
     pub fn batch_size(mut self, documents: u32) -> Self {
         self.bounds.batch_size = documents;
         self

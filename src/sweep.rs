@@ -130,7 +130,7 @@ impl Default for Options {
 
 impl Sweep {
     /// Documents in a batch, 1 to 100,000; by default as many, up to 5,000, as take about 75 ms. With a rate, never more than
-    /// half a second's worth; fewer than asked for where a batch takes over a second, or the database is overloaded.
+    /// a second's worth; fewer than asked for while the database is overloaded.
     pub fn batch_size(mut self, documents: u32) -> Self {
         self.options.batch_size = Some(documents);
         self
@@ -219,7 +219,7 @@ impl fmt::Debug for Sweep {
 impl Options {
     /// What a pass by itself goes by.
     fn pace(&self, entry: &Entry) -> Pace {
-        let size = self.batch_size.map_or_else(|| Size::up_to(DEFAULT_BATCH), Size::asked);
+        let size = self.batch_size.map_or_else(|| Size::up_to(DEFAULT_BATCH), Size::asked).in_seconds();
         let throttle = Throttle::per_second(self.rate.unwrap_or(f64::INFINITY));
         Pace::new(entry.id, size, throttle, SharedHealth::new())
     }

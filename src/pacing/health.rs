@@ -19,8 +19,8 @@ use tokio::time::Instant;
 
 use self::{latency::Latency, overload::Overload, signal::Signals};
 
-pub(crate) use signal::{HealthHook, Polling, poll};
 pub use signal::Signal;
+pub(crate) use signal::{HealthHook, Polling, poll};
 
 /// By how much the factor rises in a second.
 const RISE: f64 = 0.05;
@@ -119,9 +119,10 @@ impl Health {
     /// How well it is now.
     pub(crate) fn verdict(&mut self, at: Instant) -> Verdict {
         let concerns = [self.latency.concern(at), self.overload.concern(at), self.signals.concern(at)];
-        let worst = concerns.into_iter().flatten().min_by(|one, other| {
-            other.stopped.cmp(&one.stopped).then(one.factor.total_cmp(&other.factor))
-        });
+        let worst = concerns
+            .into_iter()
+            .flatten()
+            .min_by(|one, other| other.stopped.cmp(&one.stopped).then(one.factor.total_cmp(&other.factor)));
         let risen = self.factor + RISE * at.saturating_duration_since(self.told).as_secs_f64();
         self.told = at;
         let stopped = worst.as_ref().is_some_and(|worst| worst.stopped);
@@ -139,12 +140,7 @@ impl Health {
                 }
             }
         }
-        Verdict {
-            factor: self.factor,
-            stopped,
-            trouble: self.trouble.clone(),
-            warning: self.signals.warning(at),
-        }
+        Verdict { factor: self.factor, stopped, trouble: self.trouble.clone(), warning: self.signals.warning(at) }
     }
 }
 

@@ -63,6 +63,13 @@ impl Pace {
         }
     }
 
+    /// Some of so many documents could not be deleted in time; how long it took says nothing of the database.
+    pub(crate) fn gave_up(&mut self, documents: u32) {
+        self.throttle.spend(documents);
+        self.size.gave_up();
+        self.rest_until = None;
+    }
+
     /// The database answered a batch of so many documents that there is too much to do, and perhaps when to ask again.
     pub(crate) fn overloaded(&mut self, documents: u32, answer: &str, retry_after: Option<Duration>) {
         self.throttle.spend(documents);
@@ -92,9 +99,7 @@ impl Paces {
 
     pub(crate) fn of(&mut self, index: ObjectId) -> &mut Pace {
         let Self { throttle, health, cap, paces } = self;
-        paces
-            .entry(index)
-            .or_insert_with(|| Pace::new(index, Size::up_to(*cap), throttle.clone(), health.clone()))
+        paces.entry(index).or_insert_with(|| Pace::new(index, Size::up_to(*cap), throttle.clone(), health.clone()))
     }
 
     /// Forgets those of other indexes than these.

@@ -181,9 +181,8 @@ mod tests {
     #[test]
     fn urgency_withdraws_politeness() {
         let (mut politeness, now) = (Politeness::default(), Instant::now());
-        let rate = |urgency, politeness: &mut Politeness| {
-            politeness.rate(&Wish { urgency, ..WISH }, &at_factor(0.2), now)
-        };
+        let rate =
+            |urgency, politeness: &mut Politeness| politeness.rate(&Wish { urgency, ..WISH }, &at_factor(0.2), now);
         assert_near(rate(1.0, &mut politeness), 1000.0);
         assert_near(rate(0.5, &mut politeness), 600.0);
         assert_near(rate(7.0, &mut Politeness::default()), 1000.0);
@@ -220,7 +219,8 @@ mod tests {
     fn the_swing_of_a_late_answer_shrinks() {
         let rates = rates_of_a_late_database(1200);
         let swing = |rates: &[f64]| {
-            let (low, high) = rates.iter().fold((f64::MAX, 0.0_f64), |(low, high), rate| (low.min(*rate), high.max(*rate)));
+            let (low, high) =
+                rates.iter().fold((f64::MAX, 0.0_f64), |(low, high), rate| (low.min(*rate), high.max(*rate)));
             high - low
         };
         let (early, late) = (swing(&rates[5..200]), swing(&rates[900..]));

@@ -5,9 +5,6 @@ use std::time::Duration;
 /// How long a batch shall take: long enough that a round trip hardly counts, short enough that nobody waits for its end.
 const TARGET: Duration = Duration::from_millis(75);
 
-/// How long one of a size that was asked for may take: then it is too large after all.
-const TOO_LONG: Duration = Duration::from_secs(1);
-
 /// Before it is known how long a document takes.
 const START: u32 = 100;
 
@@ -20,34 +17,42 @@ const GROW: f64 = 1.2;
 pub(crate) struct Size {
     documents: f64,
     cap: u32,
-    target: Duration,
+    /// Somebody wants this size, and not what would be found out.
+    asked: bool,
+    /// How many seconds' worth of the rate a batch may be: more would be a burst.
+    seconds: f64,
 }
 
 impl Size {
     /// Found out batch by batch.
     pub(crate) fn up_to(cap: u32) -> Self {
-        Self { documents: START.min(cap).max(1).into(), cap, target: TARGET }
+        Self { documents: START.min(cap).max(1).into(), cap, asked: false, seconds: 0.5 }
     }
 
-    /// As somebody asked for it, unless such a batch takes far too long.
+    /// As somebody asked for it, unless the database is overloaded.
     pub(crate) fn asked(documents: u32) -> Self {
-        Self { documents: documents.max(1).into(), cap: documents, target: TOO_LONG }
+        Self { documents: documents.max(1).into(), cap: documents, asked: true, seconds: 0.5 }
     }
 
-    /// Documents in a batch at this rate. More than half a second's worth would be a burst.
+    /// For a pass by itself, which somebody waits for: up to a whole second's worth of the rate.
+    pub(crate) fn in_seconds(self) -> Self {
+        Self { seconds: 1.0, ..self }
+    }
+
+    /// Documents in a batch at this rate.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // the casts saturate
     pub(crate) fn at_rate(&self, rate: f64) -> u32 {
-        let half_a_second = (rate / 2.0).ceil() as u32;
-        (self.documents as u32).min(half_a_second).max(1)
+        let worth = (rate * self.seconds).ceil() as u32;
+        (self.documents as u32).min(worth).max(1)
     }
 
     /// Learns from a batch of so many documents.
     pub(crate) fn learn(&mut self, documents: u32, took: Duration) {
-        if documents == 0 {
+        if documents == 0 || self.asked {
             return;
         }
         let documents = f64::from(documents);
-        let factor = self.target.as_secs_f64() / took.as_secs_f64().max(1e-6);
+        let factor = TARGET.as_secs_f64() / took.as_secs_f64().max(1e-6);
         // A smaller batch than was wished for says that a larger one would take too long, but not that it would not.
         if factor < 1.0 {
             self.set(documents.min(self.documents) * factor.max(SHRINK));
@@ -59,6 +64,13 @@ impl Size {
     /// The last batch was too much for the database.
     pub(crate) fn halve(&mut self) {
         self.set(self.documents * SHRINK);
+    }
+
+    /// The last batch was not deleted in time, as a whole. Somebody's transaction may have held it up.
+    pub(crate) fn gave_up(&mut self) {
+        if !self.asked {
+            self.halve();
+        }
     }
 
     fn set(&mut self, documents: f64) {
@@ -97,17 +109,23 @@ mod tests {
     }
 
     #[test]
-    fn a_size_that_was_asked_for_stays_unless_it_takes_over_a_second() {
-        assert_eq!(settled(Size::asked(500), Duration::from_millis(400), Duration::from_millis(1)), 500);
-        assert_eq!(settled(Size::asked(500), Duration::ZERO, Duration::from_millis(5)), 200);
+    fn a_size_that_was_asked_for_stays_unless_the_database_is_overloaded() {
+        let mut size = Size::asked(500);
+        size.learn(500, Duration::from_secs(10));
+        size.gave_up();
+        assert_eq!(size.at_rate(ANY_RATE), 500);
+        size.halve();
+        assert_eq!(size.at_rate(ANY_RATE), 250);
     }
 
     #[test]
     fn a_batch_is_no_burst_and_never_empty() {
         let size = Size::up_to(10_000);
-        for (rate, expected) in [(50.0, 25), (1.0, 1), (0.1, 1), (0.0, 1), (f64::NAN, 1), (1e18, 100), (ANY_RATE, 100)] {
+        for (rate, expected) in [(50.0, 25), (1.0, 1), (0.1, 1), (0.0, 1), (f64::NAN, 1), (1e18, 100), (ANY_RATE, 100)]
+        {
             assert_eq!(size.at_rate(rate), expected, "at {rate}/s");
         }
+        assert_eq!(Size::up_to(100).in_seconds().at_rate(50.0), 50);
         assert_eq!(Size::up_to(7).at_rate(ANY_RATE), 7);
         assert_eq!(Size::up_to(0).at_rate(ANY_RATE), 1);
     }
@@ -123,7 +141,7 @@ mod tests {
         size.learn(50, Duration::ZERO);
         assert_eq!(size.at_rate(ANY_RATE), 60);
         for _ in 0..100 {
-            size.halve();
+            size.gave_up();
         }
         assert_eq!(size.at_rate(ANY_RATE), 1);
     }

@@ -1,9 +1,9 @@
 //! The loop over batches: permit, find, judge, delete, account.
 
 mod account;
-mod busy;
 mod again;
 mod archiving;
+mod busy;
 mod closing;
 mod screen;
 mod target;
@@ -127,8 +127,10 @@ struct Sweeping<'a> {
     again: bool,
     /// The database gave up on the last batch, and nothing of it was deleted.
     stalled: bool,
-    /// How long the database was at the batch under way, and what it said if that is too much for it.
+    /// How long the database was at the batch under way, whether it gave up on some of it, and what it said if that is too
+    /// much for it.
     busy: Duration,
+    gave_up: bool,
     overload: Option<Overload>,
     /// How often it said so in a row.
     overloads: u32,
@@ -151,6 +153,7 @@ impl<'a> Sweeping<'a> {
             again: false,
             stalled: false,
             busy: Duration::ZERO,
+            gave_up: false,
             overload: None,
             overloads: 0,
             error: None,
@@ -218,7 +221,9 @@ impl<'a> Sweeping<'a> {
             let began = Instant::now();
             let (found, in_order) = match self.find(pass, cutoff).await {
                 Ok(Some(found)) => found,
-                Ok(None) => return Ok(Ended::Drained),
+                // Nothing was to be deleted at all: nobody needs to know by which rule.
+                Ok(None) if self.progress.batches == 0 => return Ok(Ended::Drained),
+                Ok(None) => return Ok(self.follow_registry().await?.unwrap_or(Ended::Drained)),
                 Err(error) if self.tries_again(&error) => {
                     self.tell_pace(0);
                     continue;

@@ -207,7 +207,7 @@ pub(crate) struct Sweep {
     /// The collections; by default all that have a TTL index
     #[arg(value_name = "COLL")]
     pub(crate) collections: Vec<String>,
-    /// Documents in a batch; 500 by default
+    /// Documents in a batch; by default as many as take about 75 ms
     #[arg(long, value_name = "N")]
     pub(crate) batch_size: Option<u32>,
     /// The most batches
@@ -317,8 +317,8 @@ pub(crate) struct Run {
     /// and it may be given several times
     #[arg(long, value_name = "WINDOW", value_parser = time::window)]
     pub(crate) window: Vec<ClosedWindow>,
-    /// Documents in a batch; half a second's worth of the rate at most
-    #[arg(long, value_name = "N", default_value_t = 500)]
+    /// The most documents in a batch, which has as many as take about 75 ms, and half a second's worth of the rate
+    #[arg(long, value_name = "N", default_value_t = 5000)]
     pub(crate) batch_size: u32,
     /// How often each TTL index is visited: 90, 90s, 36h, 30d
     #[arg(long, value_name = "D", default_value = "60s", value_parser = time::duration, allow_hyphen_values = true)]

@@ -55,9 +55,8 @@ impl Overload {
     }
 
     fn factor(&self, at: Instant) -> f64 {
-        self.factor.map_or(1.0, |(factor, since)| {
-            (factor + RISE * at.saturating_duration_since(since).as_secs_f64()).min(1.0)
-        })
+        self.factor
+            .map_or(1.0, |(factor, since)| (factor + RISE * at.saturating_duration_since(since).as_secs_f64()).min(1.0))
     }
 
     pub(super) fn concern(&mut self, at: Instant) -> Option<Concern> {

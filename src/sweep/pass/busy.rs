@@ -19,17 +19,22 @@ impl Sweeping<'_> {
         debug!(collection = %self.visit.entry.definition.collection, %error, "the database has too much to do");
         self.overload = Some(overload);
         self.overloads += 1;
-        self.overloads <= MOST
+        let again = self.overloads <= MOST;
+        if again {
+            // Otherwise it is counted as what the pass ends with.
+            self.visit.meter.error(&self.labels(), error.kind(), error.code());
+        }
+        again
     }
 
     /// Has the next batch go by what this one of so many documents came to.
     pub(super) fn tell_pace(&mut self, documents: u32) {
-        let busy = std::mem::take(&mut self.busy);
+        let (busy, gave_up) = (std::mem::take(&mut self.busy), std::mem::take(&mut self.gave_up));
         if let Some(overload) = self.overload.take() {
             return self.visit.pace.overloaded(documents, overload.answer, overload.retry_after);
         }
         self.overloads = 0;
-        self.visit.pace.done(documents, busy);
+        if gave_up { self.visit.pace.gave_up(documents) } else { self.visit.pace.done(documents, busy) }
     }
 
     /// Looks at what is there after a delete that the database had no time for, and keeps in mind what is to be tried again, as
