@@ -24,7 +24,7 @@ mod visit;
 mod within;
 
 pub(crate) use drift::{Drift, of as drift_of, of_collection as drift_of_collection};
-pub use status::{Activity, IndexStatus, SweeperStatus, Visits};
+pub use status::{Activity, HeldBack, IndexStatus, PaceStatus, SweeperStatus, Visits};
 
 use std::{error, fmt, future::pending, time::Duration};
 

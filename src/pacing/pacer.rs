@@ -248,10 +248,11 @@ impl Pacer {
         self.rows.get_mut(&id).map(|row| &mut row.forecast)
     }
 
-    /// How many documents of an index are due, as far as is known; and since when the oldest.
-    pub(crate) fn backlog(&self, id: ObjectId, now: DateTime) -> (f64, Option<DateTime>) {
-        let row = self.rows.get(&id);
-        row.map_or((0.0, None), |row| (row.forecast.backlog(now), row.forecast.oldest_due_since(now)))
+    /// How many documents of an index are due, as far as is known; and by when the first must be gone.
+    pub(crate) fn backlog(&self, id: ObjectId, now: DateTime) -> (u64, Option<DateTime>) {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates
+        let count = |row: &Row| (row.forecast.backlog(now).round() as u64, row.deadline(now));
+        self.rows.get(&id).map_or((0, None), count)
     }
 
     /// What becomes of the deadlines of an index that has a rate of its own; none if they are met.

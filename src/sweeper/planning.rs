@@ -13,6 +13,7 @@ use tracing::{debug, info, warn};
 
 use super::{
     catalog::Catalog,
+    status::{HeldBack, PaceStatus},
     survey::{Survey, Surveyed},
     visit::Visited,
 };
@@ -20,9 +21,7 @@ use crate::{
     clock::between,
     entry::{Entry, IndexState},
     interval::later,
-    pacing::{
-        Budget, Member, Outcome, Pacer, Politeness, SharedHealth, Terms, Throttle, Turn, Verdict, Wish,
-    },
+    pacing::{Budget, Member, Outcome, Pacer, Politeness, SharedHealth, Terms, Throttle, Turn, Verdict, Wish},
     registry::{Snapshot, walkable},
     store::{CensusTarget, DynStore},
     sweep::Ended,
@@ -40,7 +39,11 @@ pub(super) struct Planning {
     pub(super) throttle: Throttle,
     health: SharedHealth,
     politeness: Politeness,
-    pub(super) verdict: Option<Verdict>,
+    verdict: Option<Verdict>,
+    /// Since when less is done than planned.
+    held_since: Option<Instant>,
+    /// Whether something has changed that should be told.
+    pub(super) news: bool,
     budget: Option<Budget>,
     counting: Option<JoinHandle<Vec<Surveyed>>>,
     /// Rings when a count is there.
@@ -60,6 +63,8 @@ impl Planning {
             health,
             politeness: Politeness::default(),
             verdict: None,
+            held_since: None,
+            news: false,
             budget: None,
             counting: None,
             counted: Arc::default(),
@@ -106,6 +111,7 @@ impl Planning {
             self.count(now, store, catalog, entry);
         }
         if self.pacer.plan(now, Instant::now()) {
+            self.news = true;
             self.say_verdict(now);
         }
         self.set_rate(now);
@@ -122,7 +128,12 @@ impl Planning {
             max: self.pacer.terms().max_rate,
             urgency: self.pacer.urgency(healthy),
         };
-        self.throttle.set_rate(self.politeness.rate(&wish, &verdict, Instant::now()));
+        let rate = self.politeness.rate(&wish, &verdict, Instant::now());
+        self.throttle.set_rate(rate);
+        let held = rate < wish.planned * 0.999;
+        let cause = |verdict: &Verdict| verdict.trouble.as_ref().map(|trouble| trouble.name);
+        self.news |= held != self.held_since.is_some() || self.verdict.as_ref().and_then(cause) != cause(&verdict);
+        self.held_since = held.then(|| self.held_since.unwrap_or_else(Instant::now));
         self.verdict = Some(verdict);
     }
 
@@ -206,6 +217,47 @@ impl Planning {
         }));
     }
 
+    /// How fast it goes, and why.
+    pub(super) fn status(&self, now: DateTime) -> PaceStatus {
+        let (outlook, terms) = (self.pacer.outlook(now), self.pacer.terms());
+        let (rate, planned) = (self.throttle.rate(), self.pacer.rate(now));
+        let since = |at: Instant| earlier(now, at.elapsed());
+        let held_back = self.verdict.as_ref().filter(|_| rate < planned * 0.999).map(|verdict| {
+            let factor = verdict.factor;
+            match &verdict.trouble {
+                Some(trouble) => HeldBack {
+                    factor,
+                    cause: trouble.name.to_owned(),
+                    why: trouble.why.clone(),
+                    since: since(trouble.since),
+                },
+                None => HeldBack {
+                    factor,
+                    cause: "recovery".to_owned(),
+                    why: format!("the rate rises slowly again, {rate:.0}/s of {planned:.0}/s by now"),
+                    since: since(self.held_since.unwrap_or_else(Instant::now)),
+                },
+            }
+        });
+        PaceStatus {
+            rate,
+            planned,
+            peak: outlook.peak,
+            target_lag: terms.target_lag,
+            max_rate: terms.max_rate,
+            min_rate: terms.min_rate,
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates
+            backlog: outlook.backlog.round() as u64,
+            counted: outlook.known,
+            finish: outlook.finish,
+            shortfall: outlook.shortfall,
+            closed_until: self.pacer.closed_until(now),
+            finishing: self.pacer.finishes(now),
+            held_back,
+            warning: self.verdict.as_ref().and_then(|verdict| verdict.warning.clone()),
+        }
+    }
+
     fn say_verdict(&mut self, now: DateTime) {
         let outlook = self.pacer.outlook(now);
         match (&outlook.shortfall, self.on_time) {
@@ -234,7 +286,9 @@ pub(super) struct CameTo {
 impl CameTo {
     /// `kept` documents of it are known to be kept.
     pub(super) fn of(visited: &Visited, outcome: Outcome, kept: u64, reached: Option<DateTime>) -> Self {
-        let Visited::Passed(passed) = visited else { return Self { outcome, documents: 0, drained: None, reached: None } };
+        let Visited::Passed(passed) = visited else {
+            return Self { outcome, documents: 0, drained: None, reached: None };
+        };
         let Ok(report) = &**passed else { return Self { outcome, documents: 0, drained: None, reached: None } };
         let drained = (report.ended == Ended::Drained).then(|| (report.cutoff, kept + report.left));
         Self { outcome, documents: report.deleted + report.changed + report.uncertain, drained, reached }
@@ -246,4 +300,10 @@ impl Planning {
         let CameTo { outcome, documents, drained, reached } = *came_to;
         self.pacer.visited(id, (outcome, documents), (drained, reached), (now, Instant::now()));
     }
+}
+
+/// So much earlier; the beginning of time at most.
+fn earlier(date: DateTime, by: Duration) -> DateTime {
+    let millis = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
+    DateTime::from_millis(date.timestamp_millis().saturating_sub(millis))
 }

@@ -16,8 +16,8 @@ use tracing::{debug, info, warn};
 
 use super::{
     Options, changed,
-    run::Stop,
     planning::{CameTo, Planning},
+    run::Stop,
     status::{Activity, SweeperStatus, Visits},
     telling::by_state,
     visit::{Ground, Kit, Visited, outcome},
@@ -88,7 +88,7 @@ pub(super) struct Tenure<'a> {
     /// Whether operations were under way then.
     under_way: bool,
     /// What the database's clock showed, and when.
-    clock: Option<(DateTime, Instant)>,
+    pub(super) clock: Option<(DateTime, Instant)>,
 }
 
 impl<'a> Tenure<'a> {
@@ -291,7 +291,9 @@ impl<'a> Tenure<'a> {
     async fn keep_pace(&mut self, snapshot: &Snapshot, now: DateTime) -> Instant {
         let entry = |id| entries(snapshot).find(|entry| entry.id == id);
         let catalog = self.kit.as_ref().map(|kit| &kit.catalog);
-        self.planning.step(now, &self.registry.store, catalog, entry).await
+        let again = self.planning.step(now, &self.registry.store, catalog, entry).await;
+        self.untold |= std::mem::take(&mut self.planning.news);
+        again
     }
 
     async fn visit(&mut self, snapshot: &Arc<Snapshot>, turn: Turn, now: DateTime) {
@@ -300,7 +302,9 @@ impl<'a> Tenure<'a> {
         self.continue_creation(entry, now);
         let (kit, ground, stop) = (self.take_kit(), self.ground(snapshot, now), self.stop.asked.child_token());
         let _stop_with_lease = stop.clone().drop_guard();
-        let Some((kit, visited)) = self.within_slice(ground.visit(kit, turn, stop.clone()), &stop).await else { return };
+        let Some((kit, visited)) = self.within_slice(ground.visit(kit, turn, stop.clone()), &stop).await else {
+            return;
+        };
         let came_to = match outcome(&visited, now) {
             // There was nothing to read.
             Outcome::Drained(None) if !kit.catalog.collections().contains_key(entry.definition.collection.as_str()) => {

@@ -14,7 +14,10 @@ const LAST_WAIT: Duration = Duration::from_secs(3);
 
 impl Tenure<'_> {
     /// What the work comes to, or nothing if it does not end while the lease lasts or a stop may take.
-    pub(super) async fn within<T: Send + 'static>(&mut self, work: impl Future<Output = T> + Send + 'static) -> Option<T> {
+    pub(super) async fn within<T: Send + 'static>(
+        &mut self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
         self.within_slice(work, &CancellationToken::new()).await
     }
 
