@@ -1,3 +1,6 @@
+#![allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // small numbers
+#![allow(clippy::float_cmp)] // zero is exact
+
 mod cost;
 mod properties;
 

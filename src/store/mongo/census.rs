@@ -195,7 +195,7 @@ fn only_date(of: &CensusTarget, document: &RawDocument) -> Option<DateTime> {
     let (mut date, mut values) = (None, 0);
     let mut see = |value: Option<RawBsonRef<'_>>| {
         values += 1;
-        date = value.and_then(|value| value.as_datetime());
+        date = value.and_then(RawBsonRef::as_datetime);
     };
     visit(document, of.rule.field().parts(), &mut see).ok()?;
     date.filter(|_| values == 1)
