@@ -173,17 +173,18 @@ impl Tune<'_> {
                 Slot::Good(entry) => entry.id,
                 Slot::Broken(broken) => broken.id.ok_or_else(|| Error::from(broken.refusal()))?,
             };
-            let mut fields = if self.reset {
+            let mut tuning = if self.reset {
                 doc! { TARGET_LAG: null, MAX_RATE: null }
             } else {
                 doc! {}
             };
-            fields.extend(self.fields.to_document());
-            if store.change_registry(Change::Set { entry, fields, revision: None }).await?.is_none() {
+            tuning.extend(self.fields.to_document());
+            let change = Change::Set { entry, fields: tuning.clone(), revision: None };
+            if store.change_registry(change).await?.is_none() {
                 let why = "the TTL index was dropped while its pace was being set";
                 return Err(Refusal::new(Code::IndexNotFound, why).into());
             }
-            info!(%collection, target_lag = ?self.fields.target_lag, max_rate = self.fields.max_rate, "the pace is set");
+            info!(%collection, %tuning, "the pace of a TTL index is set");
         }
         let snapshot = Snapshot::load(store).await?;
         let entry = snapshot.understood(collection)?;
@@ -331,5 +332,23 @@ fn read_finish_now(document: &Document) -> Result<Option<DateTime>, Refusal> {
         None | Some(Bson::Null) => Ok(None),
         Some(Bson::DateTime(asked)) => Ok(Some(*asked)),
         Some(other) => Err(Refusal::new(Code::TypeMismatch, format!("{FINISH_NOW} must be a date, but is {other}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_set_wins_over_the_options_and_what_is_not_is_left_to_them() {
+        let window = |text: &str| Calendar::from(vec![text.parse().unwrap()]);
+        let options = Terms { min_rate: 7.0, closed: window("01:00-02:00"), ..Terms::default() };
+        assert_eq!(Tuning::default().over(&options), options);
+        let set = doc! { "maxRate": 5, "targetLagSeconds": 60_i64, "closed": ["03:00-04:00"], "minRate": null };
+        let over = Tuning::parse(&set.into()).over(&options);
+        assert_eq!((over.max_rate, over.min_rate, over.target_lag), (5.0, 7.0, Duration::from_secs(60)));
+        assert_eq!(over.closed, window("03:00-04:00"));
+        let open = Tuning::parse(&doc! { "closed": [] }.into()).over(&options);
+        assert!(open.closed.is_empty());
     }
 }

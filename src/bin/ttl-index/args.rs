@@ -271,6 +271,7 @@ pub(crate) struct Restore {
 }
 
 #[derive(Debug, Group)]
+#[allow(clippy::struct_excessive_bools)] // each a switch that can be typed
 pub(crate) struct Tune {
     /// For the TTL index of this collection: the target lag and the highest rate; by default for the whole database
     #[arg(value_name = "COLL")]
