@@ -13,6 +13,7 @@ use super::{
 /// All times are fractions of the target lag, so that an hour is planned as a day is.
 const PLANS_IN_LAG: u32 = 1440;
 const LOOKS_IN_LAG: u32 = 60;
+const SLICES_IN_LAG: u32 = 240;
 /// For so long before its deadline the plan wants a document gone.
 const GRACE_IN_LAG: u32 = 200;
 /// Within this what is late already shall be gone.
@@ -149,10 +150,10 @@ impl Pacer {
         self.plan = demand.plan();
         self.rate = if self.plan.at_hand { self.rate.max(self.plan.rate) } else { self.plan.rate };
         self.shortfall = demand.shortfall(self.terms.max_rate);
+        let little = self.floor();
         for (id, row) in &self.rows {
-            let deadline = row.deadline(now);
-            self.service.deadline(*id, deadline);
-            if deadline.is_some() {
+            self.service.deadline(*id, row.pressing(now, little));
+            if row.deadline(now).is_some() {
                 self.service.hurry([*id], at);
             }
         }
@@ -215,6 +216,7 @@ impl Pacer {
         (drained, up_to): (Option<(DateTime, u64)>, Option<DateTime>),
         (now, at): (DateTime, Instant),
     ) {
+        let little = self.floor();
         if let Some(row) = self.rows.get_mut(&id) {
             row.forecast.deleted(documents, up_to);
             if let Some((cutoff, left)) = drained {
@@ -222,7 +224,7 @@ impl Pacer {
             } else if outcome == Outcome::More {
                 row.forecast.more(now);
             }
-            self.service.deadline(id, row.deadline(now));
+            self.service.deadline(id, row.pressing(now, little));
         }
         self.service.visited(id, outcome, documents, at);
     }
@@ -337,5 +339,15 @@ impl Row {
         let since = self.forecast.oldest_due_since(now)?;
         let lag = i64::try_from(self.lag.as_millis()).unwrap_or(i64::MAX);
         Some(DateTime::from_millis(since.timestamp_millis().saturating_add(lag)))
+    }
+
+    /// The same if it is much, rounded so that those of about the same time take turns.
+    fn pressing(&self, now: DateTime, little: f64) -> Option<DateTime> {
+        if self.forecast.backlog(now) <= little {
+            return None;
+        }
+        let round = i64::try_from((self.lag / SLICES_IN_LAG).as_millis()).unwrap_or(i64::MAX).max(1);
+        let rounded = self.deadline(now)?.timestamp_millis().div_euclid(round);
+        Some(DateTime::from_millis(rounded.saturating_mul(round)))
     }
 }
