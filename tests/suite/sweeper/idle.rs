@@ -24,7 +24,13 @@ async fn a_visit_that_finds_nothing_costs_one_command() {
     let named = |name: &str| sent.iter().filter(|command| command.keys().next().is_some_and(|it| it == name)).count();
     let finds = sent.iter().filter(|command| command.get_str("find").is_ok_and(|of| of == "c")).count() as u64;
     assert!(finds <= visited + 2, "{finds} finds for {visited} visits");
+    let revisions = sent.iter().filter(|command| {
+        command.get_str("find").is_ok_and(|of| of == "ttl_index.registry")
+            && command.get_document("projection").is_ok_and(|fields| fields.contains_key("revision"))
+    });
+    let revisions = revisions.count() as u64;
     // The registry and the catalog are read once in an interval, the lease is renewed now and then; each visit asks neither for
     // the time nor for the revision of the registry.
     assert!((named("hello") as u64) < visited / 10, "{} times for {visited} visits", named("hello"));
+    assert!(revisions < visited / 2, "{revisions} times for {visited} visits");
 }
