@@ -47,10 +47,10 @@ fn random_dates(dice: &mut Dice) -> Vec<i64> {
 
 /// With a filter that keeps every second document, if one is wanted, and things that are no dates.
 fn documents(dates: &[i64]) -> Vec<Document> {
-    let dated = dates.iter().map(|date| doc! { "a": { "t": at(*date) }, "s": 1 });
-    let other = dates.iter().map(|date| doc! { "a": { "t": at(*date) }, "s": 2 });
+    let first = dates.iter().map(|date| doc! { "a": { "t": at(*date) }, "s": 1 });
+    let second = dates.iter().map(|date| doc! { "a": { "t": at(*date) }, "s": 2 });
     let odd = [Bson::Null, "1970-01-01".into(), 0.into(), f64::NAN.into(), doc! { "t": at(0) }.into()];
-    dated.chain(other).chain(odd.map(|odd| doc! { "a": { "t": odd }, "s": 1 })).collect()
+    first.chain(second).chain(odd.map(|odd| doc! { "a": { "t": odd }, "s": 1 })).collect()
 }
 
 async fn counts_right(store: HookedStore, insert: impl AsyncFn(&str, Vec<Document>)) {
