@@ -38,7 +38,7 @@ def on_mongodb(bed, database, way, documents):
 def build_comparison():
     crate = os.path.join(os.path.dirname(os.path.abspath(__file__)), "sqlite")
     # With what is built for the library already, where a directory is set for it.
-    subprocess.run(["cargo", "build", "--release", "--locked"], cwd=crate, check=True)
+    subprocess.run(["cargo", "build", "--release"], cwd=crate, check=True)
     target = os.environ.get("CARGO_TARGET_DIR") or os.path.join(crate, "target")
     return os.path.join(target, "release", "sqlite-comparison")
 
