@@ -3,9 +3,11 @@
 //! | file | concern |
 //! |---|---|
 //! | [`load`] | the documents: which are due, which are gone |
+//! | [`play`] | the loop: what is planned is done, what is asked is counted |
 //! | [`tally`] | what is taken down, minute by minute |
 
 mod load;
+mod play;
 mod tally;
 
 use std::time::Duration;
@@ -13,13 +15,15 @@ use std::time::Duration;
 use mongodb::bson::DateTime;
 
 use self::{
-    load::{Load, Micros, SECOND},
+    load::{Load, Micros, SECOND, seconds},
     tally::Tally,
 };
 use super::{
     optimum::{Work, lowest_peak},
     trace::Trace,
+    ClosedWindow, Open, Shortfall, Terms,
 };
+use crate::error::{Code, Refusal, Result};
 
 /// Second 0 of a trace: a Monday, at midnight UTC.
 const BEGIN: i64 = 1_704_067_200_000;
@@ -92,6 +96,20 @@ pub struct Summary {
     pub optimum_peak: Option<f64>,
     /// When everything was gone, since the rule came into force; none if that was not seen.
     pub finished: Option<Duration>,
+    /// What the planner told when it found the deadlines impossible to meet, at its worst; none if it never did.
+    pub impossible: Option<Impossible>,
+}
+
+/// That documents will be late, and by how much, as the planner saw it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Impossible {
+    /// Documents a second that are allowed.
+    pub allowed: f64,
+    /// Documents a second that would have been needed for all to be on time.
+    pub needed: f64,
+    /// How late the latest of them will be.
+    pub late: Duration,
 }
 
 impl Trace {
@@ -152,13 +170,29 @@ impl Simulate<'_> {
             let what = format!("the forecast can be scaled by 0 to 1000, but not by {}", self.forecast_scale);
             return Err(Refusal::new(Code::BadValue, what).into());
         }
-        todo!()
+        let lag = micros(self.terms.target_lag);
+        let last = self.trace.cohorts().last().map_or(0, |(date, _)| date.max(&0) * SECOND);
+        let until = last + lag.saturating_mul(LATEST).max(DAY);
+        let optimum_peak = self.optimum(until);
+        let play::Played { load, mut tally, end, shortfall } = play::play(self, until);
+        tally.end(&load, end);
+        let summary = Summary {
+            documents: load.total(),
+            peak: tally.peak.highest,
+            late: tally.late,
+            max_age: seconds(tally.max_age),
+            optimum_peak,
+            finished: (load.deleted() == load.total()).then(|| Duration::from_micros(end.unsigned_abs())),
+            impossible: shortfall.map(|Shortfall { allowed, needed, late }| Impossible { allowed, needed, late }),
+        };
+        Ok(Simulation { minutes: tally.minutes, summary })
     }
 
     /// The lowest peak that is possible.
-    fn optimum(&self, open: &Open) -> Option<f64> {
+    fn optimum(&self, until: Micros) -> Option<f64> {
         let lag = i64::try_from(self.terms.target_lag.as_millis()).unwrap_or(i64::MAX);
-        let begin = DateTime::from_millis(BEGIN);
+        let begin = date(0);
+        let open = Open::new(self.terms.closed.open_between(begin, date(until)));
         let piece = |&(date, documents): &(i64, u64)| {
             let due = BEGIN + date.max(0) * 1000;
             #[allow(clippy::cast_precision_loss)] // below 2^53
@@ -171,4 +205,13 @@ impl Simulate<'_> {
         let work: Vec<Work> = self.trace.cohorts().iter().map(piece).collect();
         Some(lowest_peak(&work)).filter(|peak| peak.is_finite())
     }
+}
+
+/// An instant on the calendar.
+fn date(at: Micros) -> DateTime {
+    DateTime::from_millis(BEGIN.saturating_add(at / 1000))
+}
+
+fn micros(time: Duration) -> Micros {
+    Micros::try_from(time.as_micros()).unwrap_or(Micros::MAX / 100)
 }

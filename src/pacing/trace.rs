@@ -14,6 +14,9 @@ const LONGEST_LINE: usize = 1000;
 /// A simulation has a line for each minute, which is half a million in this time.
 const LATEST: i64 = 366 * 86_400;
 
+/// What is older is taken to be as old as this, which makes no difference: some thousands of years.
+const EARLIEST: i64 = -100_000_000_000;
+
 /// More could not be counted exactly where documents are divided by time.
 const MOST: u64 = 1 << 53;
 
@@ -119,7 +122,7 @@ fn cohort(words: &str) -> Result<(i64, u64), String> {
         return Err(format!("{seconds} s are more than 366 days, the longest trace"));
     }
     let count = count.parse().map_err(|_| format!("expected a whole number of documents, but got {count:?}"))?;
-    Ok((seconds, count))
+    Ok((seconds.max(EARLIEST), count))
 }
 
 #[cfg(test)]
@@ -135,7 +138,7 @@ mod tests {
         assert_eq!(cohorts(""), []);
         assert_eq!(cohorts("60,2\n-5,1\n60,3\n61,0\n"), [(-5, 1), (60, 5)]);
         assert_eq!(cohorts("0,4000000000"), [(0, 4_000_000_000)]);
-        assert_eq!(cohorts("-9223372036854775808,1"), [(i64::MIN, 1)]);
+        assert_eq!(cohorts("-9223372036854775808,1"), [(EARLIEST, 1)]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context;
 use serde_json::json;
-use ttl_index::{Minute, Simulation, Summary, Trace, TraceError};
+use ttl_index::{Impossible, Minute, Simulation, Summary, Trace, TraceError};
 
 use super::{
     args::Plan,
@@ -89,13 +89,13 @@ fn in_words(simulation: &Simulation, lag: Duration) -> anyhow::Result<()> {
 }
 
 fn verdict(summary: &Summary) -> String {
-    match &summary.impossible {
+    match summary.impossible {
         None if summary.late == 0 => "on time".to_owned(),
         None => format!("{} documents late", summary.late),
-        Some(it) => format!(
+        Some(Impossible { allowed, needed, .. }) => format!(
             "impossible: {}/s allowed, {}/s needed, {} documents late",
-            rate(it.allowed),
-            rate(it.needed),
+            rate(allowed),
+            rate(needed),
             summary.late
         ),
     }

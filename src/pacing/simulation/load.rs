@@ -6,6 +6,7 @@ use crate::pacing::trace::Trace;
 pub(super) type Micros = i64;
 
 pub(super) const SECOND: Micros = 1_000_000;
+pub(super) const MINUTE: Micros = 60 * SECOND;
 
 /// Whole seconds.
 pub(super) fn seconds(time: Micros) -> u64 {
@@ -76,15 +77,9 @@ impl Load {
         self.cohorts.get(self.cohorts.partition_point(|cohort| cohort.until <= gone)).map(Expiring::due_since)
     }
 
-    /// When the next of those expire that are not due; none if all are.
-    pub(super) fn next_date(&self, now: Micros) -> Option<Micros> {
-        let second = now.div_euclid(SECOND);
-        self.cohorts.get(self.cohorts.partition_point(|cohort| cohort.date <= second)).map(Expiring::due_since)
-    }
-
-    /// The date up to which nothing is left, in seconds; none if nothing is gone.
-    pub(super) fn gone_up_to(&self) -> Option<i64> {
-        self.next.checked_sub(1).map(|last| self.cohorts[last].date)
+    /// The date of the last one that was deleted, in seconds: before it nothing is left.
+    pub(super) fn last_deleted(&self) -> Option<i64> {
+        self.cohorts.get(self.cohorts.partition_point(|cohort| cohort.until < self.deleted)).map(|cohort| cohort.date).filter(|_| self.deleted > 0)
     }
 
     /// The documents with a date beyond the first and up to the second one, by their dates.
@@ -140,20 +135,19 @@ mod tests {
     fn the_oldest_go_first() {
         let mut load = load("-5,2\n0,3\n60,4\n");
         assert_eq!((load.total(), load.due(-1), load.due(0), load.due(60 * SECOND)), (9, 2, 5, 9));
-        assert_eq!(load.next_date(0), Some(60 * SECOND));
         assert_eq!(load.between(None, 59).collect::<Vec<_>>(), [(-5, 2), (0, 3)]);
         assert_eq!(load.between(Some(-5), 60).collect::<Vec<_>>(), [(0, 3), (60, 4)]);
-        assert_eq!(load.gone_up_to(), None);
+        assert_eq!(load.last_deleted(), None);
 
         let parts = load.delete(3);
         assert_eq!(parts, [Part { due_since: 0, documents: 2 }, Part { due_since: 0, documents: 1 }]);
-        assert_eq!((load.due(0), load.oldest(load.deleted()), load.gone_up_to()), (2, Some(0), Some(-5)));
+        assert_eq!((load.due(0), load.oldest(load.deleted()), load.last_deleted()), (2, Some(0), Some(0)));
         assert_eq!(load.between(None, 60).collect::<Vec<_>>(), [(0, 2), (60, 4)]);
         assert_eq!(load.between(Some(0), 60).collect::<Vec<_>>(), [(60, 4)]);
 
         load.delete(6);
-        assert_eq!((load.due(i64::MAX), load.oldest(load.deleted()), load.next_date(i64::MAX)), (0, None, None));
+        assert_eq!((load.due(i64::MAX), load.oldest(load.deleted())), (0, None));
         assert_eq!(load.between(None, 60).count() + load.between(Some(60), 70).count(), 0);
-        assert_eq!(load.delete(1), []);
+        assert_eq!((load.delete(1), load.last_deleted()), (vec![], Some(60)));
     }
 }

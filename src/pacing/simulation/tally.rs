@@ -4,10 +4,8 @@ use std::collections::VecDeque;
 
 use super::{
     Minute,
-    load::{Load, Micros, Part, SECOND, seconds},
+    load::{Load, MINUTE, Micros, Part, SECOND, seconds},
 };
-
-const MINUTE: Micros = 60 * SECOND;
 
 /// What was deleted so far, and how fast and how late.
 #[derive(Debug)]
