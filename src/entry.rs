@@ -1,5 +1,13 @@
 //! A TTL index as the registry stores it.
 
+mod pace;
+
+pub(crate) use pace::{
+    MAX_RATE, TARGET_LAG, check_max_rate, check_target_lag, read_max_rate, read_number, read_target_lag,
+};
+
+use std::time::Duration;
+
 use mongodb::bson::{Binary, Bson, DateTime, Document, doc, oid::ObjectId};
 
 use crate::{
@@ -61,6 +69,10 @@ pub(crate) struct Entry {
     pub(crate) created_at: DateTime,
     /// When the rule came into force as it is now.
     pub(crate) rule_since: DateTime,
+    /// Within which a document shall be gone that is due, if not as everywhere in the database.
+    pub(crate) target_lag: Option<Duration>,
+    /// The most documents a second of this index, if it has a limit of its own.
+    pub(crate) max_rate: Option<f64>,
     /// Why it needs repair; beside `ACTIVE`, a warning.
     pub(crate) problem: Option<String>,
 }
@@ -134,6 +146,8 @@ impl Entry {
         document.insert("ruleSince", self.rule_since);
         document.insert("supportingIndex", self.supporting_document());
         document.extend(self.uuid.clone().map(|uuid| ("collectionUUID".to_owned(), uuid.into())));
+        document.extend(self.target_lag.map(|lag| (TARGET_LAG.to_owned(), lag.as_secs_f64().into())));
+        document.extend(self.max_rate.map(|rate| (MAX_RATE.to_owned(), rate.into())));
         document.extend(self.problem.clone().map(|problem| ("problem".to_owned(), problem.into())));
         document
     }
@@ -190,16 +204,30 @@ impl Entry {
             None => created_at,
             Some(other) => return Err(broken(format!("it is unreadable since when its rule is in force: {other}"))),
         };
+        let target_lag = read_target_lag(document).map_err(|refusal| broken(refusal.message().to_owned()))?;
+        let max_rate = read_max_rate(document)
+            .map_err(|refusal| broken(format!("{}, as {MAX_RATE}", refusal.message())))?;
         // Only ever shown.
         let problem = document.get_str("problem").ok().map(str::to_owned);
-        Ok(Self { id, definition, rule, guards, state, supporting, uuid, created_at, rule_since, problem })
+        Ok(Self {
+            id,
+            definition,
+            rule,
+            guards,
+            state,
+            supporting,
+            uuid,
+            created_at,
+            rule_since,
+            target_lag,
+            max_rate,
+            problem,
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::guard::Reference;
 
@@ -222,6 +250,8 @@ mod tests {
             uuid: None,
             created_at: DateTime::from_millis(5),
             rule_since: DateTime::from_millis(6),
+            target_lag: Some(Duration::from_millis(3_600_500)),
+            max_rate: Some(12.5),
             problem: Some("p".to_owned()),
         };
         let back = Entry::parse(&entry.to_document()).unwrap();
@@ -229,6 +259,7 @@ mod tests {
         assert!(back.guards.same_as(&entry.guards) && !back.guards.is_empty());
         assert_eq!((back.id, back.state, back.supporting), (entry.id, entry.state, entry.supporting));
         assert_eq!((back.created_at, back.rule_since), (entry.created_at, entry.rule_since));
+        assert_eq!((back.target_lag, back.max_rate), (entry.target_lag, entry.max_rate));
         assert_eq!(back.problem, entry.problem);
     }
 
@@ -240,6 +271,7 @@ mod tests {
         };
         let entry = Entry::parse(&old).unwrap();
         assert_eq!((entry.rule_since, entry.problem), (DateTime::from_millis(5), None));
+        assert_eq!((entry.target_lag, entry.max_rate), (None, None));
     }
 
     #[test]
@@ -258,6 +290,13 @@ mod tests {
             ("partialFilterExpression", Bson::Int32(1)),
             ("collectionUUID", Bson::Int32(1)),
             ("ruleSince", Bson::Int32(1)),
+            ("targetLagSeconds", Bson::String("a day".to_owned())),
+            ("targetLagSeconds", Bson::Double(f64::NAN)),
+            ("targetLagSeconds", Bson::Double(1e300)),
+            ("targetLagSeconds", Bson::Int64(i64::MIN)),
+            ("maxRate", Bson::Int32(0)),
+            ("maxRate", Bson::Double(f64::INFINITY)),
+            ("maxRate", Bson::Boolean(true)),
             ("id", Bson::Int32(1)),
             ("guards", Bson::Null),
             ("guards", Bson::Array(vec![Bson::Null])),

@@ -36,8 +36,8 @@
 //! | `archive` | where documents go before they are deleted: files, another collection; documents as text | `store`, … |
 //! | `lease` | who may sweep, and what it has confirmed | `store` |
 //! | `operation` | what is told of creations and drops, while they run and afterwards | `store`, `entry` |
+//! | `pacing` | how fast a sweep may go, and what goes first: forecast, plan, turns | `store`, `entry` |
 //! | `registry` | which TTL indexes there are, and the verbs that change them | `store`, … |
-//! | `pacing` | how fast a sweep may go | |
 //! | `restore` | documents put back from an archive | `archive`, `registry`, … |
 //! | `sweep` | one pass | `archive`, `registry`, `lease`, `store`, `expiry`, `pacing` |
 //! | `prune` | passes without cron: once in an interval, by one of many processes | `sweep`, `registry`, `interval`, … |
@@ -95,13 +95,13 @@ pub use guard::{Batch, Decision, Reference, Veto, VetoFuture};
 pub use index::TtlIndex;
 pub use meter::{Counters, Counts, Delays, IndexCounters, METRICS, Metric, MetricKind};
 pub use operation::{ChangeType, Operation, OperationError, OperationState, ProgressDocuments};
-pub use pacing::{ClosedWindow, Minute, Simulate, Simulation, Summary, Trace, TraceError};
+pub use pacing::{ClosedWindow, Impossible, Minute, Simulate, Simulation, Summary, Trace, TraceError};
 pub use prune::{AppliedRetention, CollectionPass, Pruned, Retention, RetentionOutcome, RetentionSource, SweepIfDue};
 #[cfg(feature = "tower")]
 pub use prune::{PruneAfter, PruneLayer, Pruning};
 pub use registry::{
     CreateIndex, DropIndex, IndexInfo, IndexRef, ListIndexes, ListOperations, ModifyIndex, Pause, PauseSweeping,
-    Repair, SetGuards, Touch, TtlRegistry,
+    Repair, SetGuards, Touch, TtlRegistry, Tune, Tuning,
 };
 #[cfg(feature = "archive")]
 pub use restore::{Restore, Restored};

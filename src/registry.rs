@@ -14,6 +14,7 @@ mod repair;
 mod snapshot;
 mod supporting;
 mod touch;
+mod tune;
 
 pub(crate) use continuation::continue_operations;
 pub use create::CreateIndex;
@@ -31,6 +32,8 @@ pub(crate) use repair::mark;
 pub(crate) use snapshot::{Slot, Snapshot};
 pub(crate) use supporting::walkable;
 pub use touch::Touch;
+pub(crate) use tune::TUNING;
+pub use tune::{Tune, Tuning};
 
 use std::sync::Arc;
 

@@ -390,4 +390,6 @@ pub(crate) enum Change {
     TakeBack { entry: ObjectId },
     /// Has every sweeper pause, as the document says, or no longer.
     Pause(Option<Document>),
+    /// Sets how fast the sweeper may go, or leaves that to it, if the registry is there and still at this revision.
+    Tune { tuning: Option<Document>, revision: i64 },
 }

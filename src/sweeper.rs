@@ -32,6 +32,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::{
     error::{Code, Error, Refusal, Result},
     lease::{LEASE_TIME, default_name},
+    pacing::{ClosedWindow, Terms},
     registry::{Pause, TtlRegistry},
 };
 
@@ -85,7 +86,7 @@ pub struct Sweeper {
 
 #[derive(Clone, Debug)]
 struct Options {
-    max_rate: f64,
+    terms: Terms,
     batch_size: u32,
     interval: Duration,
     lease_time: Duration,
@@ -96,7 +97,7 @@ impl Sweeper {
     /// A sweeper for the TTL indexes of this registry.
     pub fn new(registry: TtlRegistry) -> Self {
         let options = Options {
-            max_rate: 1000.0,
+            terms: Terms::default(),
             batch_size: 500,
             interval: Duration::from_secs(60),
             lease_time: LEASE_TIME,
@@ -107,7 +108,26 @@ impl Sweeper {
 
     /// The most documents a second, over all TTL indexes, above 0; 1,000 by default.
     pub fn max_rate(mut self, documents_per_second: f64) -> Self {
-        self.options.max_rate = documents_per_second;
+        self.options.terms.max_rate = documents_per_second;
+        self
+    }
+
+    /// The documents a second below which it goes no slower while anything is due, 0 or above; 50 by default. If it is above
+    /// [`max_rate`](Self::max_rate), that one holds.
+    pub fn min_rate(mut self, documents_per_second: f64) -> Self {
+        self.options.terms.min_rate = documents_per_second;
+        self
+    }
+
+    /// Within which a document shall be gone that is due, 1 s to 366 days; 24 h by default.
+    pub fn target_lag(mut self, lag: Duration) -> Self {
+        self.options.terms.target_lag = lag;
+        self
+    }
+
+    /// A time at which nothing is deleted, beside those named before; none by default. At least 5 % of the week stay open.
+    pub fn closed(mut self, window: ClosedWindow) -> Self {
+        self.options.terms.closed.close(window);
         self
     }
 
@@ -159,14 +179,12 @@ impl Options {
     /// A batch goes through as a whole: more than half a second's worth would be a burst.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // the cast saturates, and the rate is above 0
     fn documents_in_batch(&self) -> u32 {
-        self.batch_size.min((self.max_rate / 2.0).ceil() as u32).max(1)
+        self.batch_size.min((self.terms.max_rate / 2.0).ceil() as u32).max(1)
     }
 
     fn check(&self) -> Result<(), Refusal> {
         let refuse = |what: String| Err(Refusal::new(Code::BadValue, what));
-        if !(self.max_rate.is_finite() && self.max_rate > 0.0) {
-            return refuse(format!("the rate must be a number above 0, but got {}", self.max_rate));
-        }
+        self.terms.check()?;
         if !(1..=crate::sweep::MAX_BATCH).contains(&self.batch_size) {
             return refuse(format!("the batch size must be 1 to 100000, but got {}", self.batch_size));
         }

@@ -18,7 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("archive", &["error", "namespace", "store"]),
     ("lease", &["clock", "error", "store"]),
     ("operation", &["entry", "error", "store"]),
-    ("pacing", &[]),
+    ("pacing", &["entry", "error", "store"]),
     (
         "registry",
         &[
@@ -32,6 +32,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "meter",
             "namespace",
             "operation",
+            "pacing",
             "store",
         ],
     ),

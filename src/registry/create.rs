@@ -105,6 +105,8 @@ async fn create(shared: &DynStore, definition: Definition, or_modify: bool) -> R
             uuid: collection.uuid,
             created_at: now,
             rule_since: now,
+            target_lag: None,
+            max_rate: None,
             problem: None,
         };
         // The registry first: documents written from now on are covered, and a crash leaves a creation to be continued

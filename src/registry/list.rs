@@ -65,6 +65,10 @@ pub struct IndexInfo {
     pub partial_filter: Option<Document>,
     /// What keeps documents that are due.
     pub guards: Vec<Reference>,
+    /// Within which a document shall be gone that is due; none if that goes by the database's.
+    pub target_lag: Option<Duration>,
+    /// The most documents a second, if the index has a limit of its own.
+    pub max_rate: Option<f64>,
     /// The state.
     pub state: IndexState,
     /// The ordinary index that sweeps walk.
@@ -85,6 +89,8 @@ impl IndexInfo {
             expire_after: Some(definition.expire_after.duration()),
             partial_filter: definition.partial_filter.clone(),
             guards: entry.guards.iter().map(|guard| guard.to_document().into()).collect(),
+            target_lag: entry.target_lag,
+            max_rate: entry.max_rate,
             state: entry.state,
             supporting_index: entry.supporting.clone(),
             created_at: Some(entry.created_at),
@@ -107,6 +113,8 @@ impl IndexInfo {
             expire_after: None,
             partial_filter: None,
             guards: Vec::new(),
+            target_lag: None,
+            max_rate: None,
             state: IndexState::NeedsRepair,
             supporting_index: None,
             created_at: broken.created_at,

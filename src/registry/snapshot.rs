@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use mongodb::bson::{Bson, Document, oid::ObjectId};
 
-use super::Pause;
+use super::{Pause, TUNING, Tuning};
 use crate::{
     entry::{Broken, Entry},
     error::{Code, Error, Refusal, Result},
@@ -18,6 +18,8 @@ pub(crate) struct Snapshot {
     pub(crate) revision: Option<i64>,
     pub(crate) slots: Vec<Slot>,
     pub(crate) paused: Option<Pause>,
+    /// What is stored of the pace.
+    pub(crate) tuning: Tuning,
 }
 
 /// An entry, understood or not.
@@ -29,8 +31,13 @@ pub(crate) enum Slot {
 
 impl Snapshot {
     pub(crate) async fn load(store: &dyn Store) -> Result<Self> {
+        Self::of(store.registry().await?.as_ref())
+    }
+
+    /// Understands the registry document.
+    pub(super) fn of(document: Option<&Document>) -> Result<Self> {
         // No registry means no rules, whatever was there before.
-        let Some(document) = store.registry().await? else { return Ok(Self::default()) };
+        let Some(document) = document else { return Ok(Self::default()) };
         let unreadable = |what: &str| {
             Error::Unreadable(format!(
                 "the registry of TTL indexes has no readable {what}; nothing is swept until it is mended by hand"
@@ -47,8 +54,9 @@ impl Snapshot {
             Err(broken) => Slot::Broken(broken),
         };
         let paused = document.get("paused").and_then(Pause::parse);
+        let tuning = document.get(TUNING).map(Tuning::parse).unwrap_or_default();
         let slots = entries.iter().map(slot).collect();
-        Ok(Self { revision: Some(revision), slots: without_ambiguity(slots), paused })
+        Ok(Self { revision: Some(revision), slots: without_ambiguity(slots), paused, tuning })
     }
 
     /// The entry of a collection, if it can be swept by.

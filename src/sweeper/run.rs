@@ -36,7 +36,7 @@ pub(super) async fn run(
     asked: CancellationToken,
     told: watch::Sender<SweeperStatus>,
 ) -> Result<()> {
-    info!(name = options.name, max_rate = options.max_rate, "sweeper started");
+    info!(name = options.name, max_rate = options.terms.max_rate, "sweeper started");
     let stop = Stop { asked, late: CancellationToken::new() };
     // Ends with this.
     let mut timer = JoinSet::new();

@@ -64,11 +64,11 @@ impl Tenure<'_> {
             term: Some(self.lease.term()),
             since: None,
             paused: self.snapshot.as_ref().and_then(|snapshot| snapshot.paused.clone()),
-            max_rate: Some(self.options.max_rate),
+            max_rate: Some(self.options.terms.max_rate),
             told_at: None,
             indexes: self.snapshot.as_ref().map(|snapshot| status::rows(snapshot, &self.visits)).unwrap_or_default(),
         };
-        self.lease.tell(doc! { "activity": activity.as_str(), "maxRate": self.options.max_rate });
+        self.lease.tell(doc! { "activity": activity.as_str(), "maxRate": self.options.terms.max_rate });
         self.told.send_replace(status);
     }
 
@@ -94,7 +94,7 @@ impl Tenure<'_> {
         let fields = doc! {
             "term": self.lease.term(),
             "at": now,
-            "maxRate": self.options.max_rate,
+            "maxRate": self.options.terms.max_rate,
             "indexes": rows,
         };
         let store = self.registry.store.clone();

@@ -331,7 +331,7 @@ impl<'a> Tenure<'a> {
 
     fn take_kit(&mut self) -> Kit {
         self.kit.take().unwrap_or_else(|| {
-            let mut bucket = Bucket::per_second(self.options.max_rate);
+            let mut bucket = Bucket::per_second(self.options.terms.max_rate);
             // Whoever swept before, or a visit that was left behind, may just have deleted a batch.
             bucket.spend(self.options.documents_in_batch());
             let catalog = super::catalog::Catalog::new(self.options.interval);

@@ -90,6 +90,13 @@ pub(super) fn apply(registry: &mut Document, change: Change, revision: Option<i6
         Change::Pause(Some(pause)) => {
             registry.insert("paused", pause);
         }
+        Change::Tune { revision: expected, .. } if revision != Some(expected) => return Ok(false),
+        Change::Tune { tuning: Some(tuning), .. } => {
+            registry.insert("tuning", tuning);
+        }
+        Change::Tune { tuning: None, .. } => {
+            registry.remove("tuning");
+        }
         Change::Pause(None) => return Ok(registry.remove("paused").is_some()),
     }
     Ok(true)

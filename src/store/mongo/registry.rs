@@ -105,6 +105,15 @@ fn guarded(change: &Change) -> (Document, Document) {
         Change::Pause(Some(pause)) => {
             (doc! { "_id": ID }, doc! { "$set": { "paused": pause }, "$inc": { "revision": 1_i64 } })
         }
+        Change::Tune { tuning, revision } => {
+            let how = match tuning {
+                Some(tuning) => doc! { "$set": { "tuning": tuning } },
+                None => doc! { "$unset": { "tuning": "" } },
+            };
+            let mut update = doc! { "$inc": { "revision": 1_i64 } };
+            update.extend(how);
+            (doc! { "_id": ID, "revision": revision }, update)
+        }
         Change::Pause(None) => (
             doc! { "_id": ID, "paused": { "$exists": true } },
             doc! { "$unset": { "paused": "" }, "$inc": { "revision": 1_i64 } },
@@ -146,5 +155,6 @@ async fn is_made(database: &Database, change: &Change) -> Result<bool> {
         }
         Change::Remove { entry } | Change::TakeBack { entry } => find(*entry).is_none(),
         Change::Pause(pause) => registry.get_document("paused").ok() == pause.as_ref(),
+        Change::Tune { tuning, .. } => registry.get_document("tuning").ok() == tuning.as_ref(),
     })
 }
