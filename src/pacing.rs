@@ -27,7 +27,7 @@ pub(crate) use bucket::Bucket;
 pub(crate) use calendar::Calendar;
 pub use calendar::ClosedWindow;
 pub(crate) use cohort::Cohort;
-pub(crate) use forecast::{Forecast, Want};
+pub(crate) use forecast::{Budget, Forecast, Want};
 pub(crate) use open::Open;
 pub(crate) use pacer::{Member, Outlook, Pacer};
 pub(crate) use plan::{Demand, Plan, Segment, Shortfall};
