@@ -204,9 +204,9 @@ impl Entry {
             None => created_at,
             Some(other) => return Err(broken(format!("it is unreadable since when its rule is in force: {other}"))),
         };
-        let target_lag = read_target_lag(document).map_err(|refusal| broken(refusal.message().to_owned()))?;
-        let max_rate = read_max_rate(document)
-            .map_err(|refusal| broken(format!("{}, as {MAX_RATE}", refusal.message())))?;
+        let unreadable = |refusal: Refusal| broken(refusal.message().to_owned());
+        let target_lag = read_target_lag(document).map_err(unreadable)?;
+        let max_rate = read_max_rate(document).map_err(unreadable)?;
         // Only ever shown.
         let problem = document.get_str("problem").ok().map(str::to_owned);
         Ok(Self {

@@ -3,10 +3,12 @@
 //! A refusal carries the code and code name that MongoDB gives for the same thing, so that code written against MongoDB
 //! keeps recognising it.
 
+mod overload;
 mod privilege;
 
 use std::fmt;
 
+pub(crate) use overload::Overload;
 pub use privilege::MissingPrivilege;
 
 /// The error codes of MongoDB that refusals carry.

@@ -95,7 +95,7 @@ pub use guard::{Batch, Decision, Reference, Veto, VetoFuture};
 pub use index::TtlIndex;
 pub use meter::{Counters, Counts, Delays, IndexCounters, METRICS, Metric, MetricKind};
 pub use operation::{ChangeType, Operation, OperationError, OperationState, ProgressDocuments};
-pub use pacing::{ClosedWindow, Impossible, Minute, Simulate, Simulation, Summary, Trace, TraceError};
+pub use pacing::{ClosedWindow, Minute, Shortfall, Signal, Simulate, Simulation, Summary, Trace, TraceError};
 pub use prune::{AppliedRetention, CollectionPass, Pruned, Retention, RetentionOutcome, RetentionSource, SweepIfDue};
 #[cfg(feature = "tower")]
 pub use prune::{PruneAfter, PruneLayer, Pruning};
@@ -108,10 +108,10 @@ pub use restore::{Restore, Restored};
 #[cfg(feature = "embedded")]
 pub use store::embedded::{Documents, EmbeddedCollection, EmbeddedStore};
 #[cfg(feature = "test-util")]
-pub use store::hooked::{Fault, HookedStore};
+pub use store::hooked::{CountedByDate, Fault, HookedStore};
 pub use store::{IntoStore, SampledBy, Touched, mongo::MongoStore};
 pub use sweep::{Claim, ClaimSweep, Ended, Progress, Sweep, SweepReport};
-pub use sweeper::{Activity, IndexStatus, Sweeper, SweeperHandle, SweeperStatus, Visits};
+pub use sweeper::{Activity, HeldBack, IndexStatus, PaceStatus, Sweeper, SweeperHandle, SweeperStatus, Visits};
 
 /// The examples of the manual compile.
 #[cfg(doctest)]

@@ -137,7 +137,7 @@ struct Bounds {
 impl Bounds {
     fn options(&self, time_left: Duration) -> sweep::Options {
         sweep::Options {
-            batch_size: self.batch_size,
+            batch_size: Some(self.batch_size),
             max_batches: Some(self.max_batches),
             max_time: Some(time_left),
             rate: self.rate,

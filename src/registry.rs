@@ -32,7 +32,6 @@ pub(crate) use repair::mark;
 pub(crate) use snapshot::{Slot, Snapshot};
 pub(crate) use supporting::walkable;
 pub use touch::Touch;
-pub(crate) use tune::TUNING;
 pub use tune::{Tune, Tuning};
 
 use std::sync::Arc;

@@ -24,15 +24,19 @@ use tokio_util::sync::CancellationToken;
 use self::claim::Tenure;
 use crate::{
     archive::{Archive, OpenArchive},
+    entry::Entry,
     error::{Code, Refusal, Result},
     lease::Patience,
     namespace::CollectionName,
-    pacing::Bucket,
+    pacing::{Pace, SharedHealth, Size, Throttle},
     registry::{Snapshot, TtlRegistry},
 };
 
 /// The most documents in a batch.
 pub(crate) const MAX_BATCH: u32 = 100_000;
+
+/// The most unless told otherwise: there is no batch so large that is still quick.
+pub(crate) const DEFAULT_BATCH: u32 = 5_000;
 
 impl TtlRegistry {
     /// Deletes what is due in one collection: one pass with one cutoff, in batches.
@@ -93,7 +97,8 @@ pub struct Sweep {
 pub(crate) type Observer = Box<dyn FnMut(&Progress) + Send>;
 
 pub(crate) struct Options {
-    pub(crate) batch_size: u32,
+    /// None if it is found out.
+    pub(crate) batch_size: Option<u32>,
     pub(crate) max_batches: Option<u64>,
     pub(crate) max_time: Option<Duration>,
     pub(crate) rate: Option<f64>,
@@ -110,7 +115,7 @@ pub(crate) struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            batch_size: 500,
+            batch_size: None,
             max_batches: None,
             max_time: None,
             rate: None,
@@ -124,9 +129,10 @@ impl Default for Options {
 }
 
 impl Sweep {
-    /// Documents in a batch, 1 to 100,000; 500 by default. With a rate, never more than a second's worth.
+    /// Documents in a batch, 1 to 100,000; by default as many, up to 5,000, as take about 75 ms. With a rate, never more than
+    /// a second's worth; fewer than asked for while the database is overloaded.
     pub fn batch_size(mut self, documents: u32) -> Self {
-        self.options.batch_size = documents;
+        self.options.batch_size = Some(documents);
         self
     }
 
@@ -143,8 +149,9 @@ impl Sweep {
         self
     }
 
-    /// The most documents a second, above 0; no limit by default. A batch goes through as a whole and is paid for
-    /// afterwards; time that passes unused is not saved up.
+    /// The most documents a second, above 0. A batch goes through as a whole and is paid for afterwards; time that passes unused
+    /// is not saved up. By default it goes as fast as the database stays healthy: once batches take twice as long as they
+    /// took in the minutes before, the pass rests in between.
     pub fn rate(mut self, documents_per_second: f64) -> Self {
         self.options.rate = Some(documents_per_second);
         self
@@ -210,17 +217,19 @@ impl fmt::Debug for Sweep {
 }
 
 impl Options {
-    /// A batch goes through as a whole: more than a second's worth would be a burst.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // the cast saturates, and the rate is above 0
-    fn documents_in_batch(&self) -> u32 {
-        let second = self.rate.map_or(u32::MAX, |rate| rate.ceil() as u32);
-        self.batch_size.min(second).max(1)
+    /// What a pass by itself goes by.
+    fn pace(&self, entry: &Entry) -> Pace {
+        let size = self.batch_size.map_or_else(|| Size::up_to(DEFAULT_BATCH), Size::asked).in_seconds();
+        let throttle = Throttle::per_second(self.rate.unwrap_or(f64::INFINITY));
+        Pace::new(entry.id, size, throttle, SharedHealth::new())
     }
 
     pub(crate) fn check(&self) -> Result<(), Refusal> {
         let refuse = |what: String| Err(Refusal::new(Code::BadValue, what));
-        if !(1..=MAX_BATCH).contains(&self.batch_size) {
-            return refuse(format!("the batch size must be 1 to {MAX_BATCH}, but got {}", self.batch_size));
+        if let Some(size) = self.batch_size
+            && !(1..=MAX_BATCH).contains(&size)
+        {
+            return refuse(format!("the batch size must be 1 to {MAX_BATCH}, but got {size}"));
         }
         if self.max_batches == Some(0) {
             return refuse("the number of batches must be at least 1".to_owned());
@@ -282,7 +291,7 @@ async fn pass_under(
     // After the lease was taken: every change that was waited for is in it.
     let snapshot = Snapshot::load(&*registry.store).await?;
     let entry = snapshot.entry(collection)?;
-    let mut bucket = options.rate.map(Bucket::per_second);
+    let mut pace = options.pace(entry);
     let visit = Visit {
         store: &*registry.store,
         meter: &registry.meter,
@@ -292,7 +301,8 @@ async fn pass_under(
         seen: registry.store.inspect(collection).await?,
         veto: registry.veto.clone(),
         lease: lease.as_deref(),
-        bucket: bucket.as_mut(),
+        pace: &mut pace,
+        clock: None,
         stop,
         options,
         suspended: None,

@@ -6,7 +6,7 @@
 //! | [`run`] | standing by for the lease, and being told to stop |
 //! | [`tenure`] | what is done with the lease |
 //! | [`visit`] | one visit to one index |
-//! | [`schedule`] | which index is visited when: pure |
+//! | [`planning`] | counting for the forecast, the plan, and the rate that comes of it |
 //! | [`catalog`], [`drift`] | what the collections are, and what has become of them |
 //! | [`kept`] | when documents that a guard keeps are looked at again: pure |
 //! | [`telling`], [`status`] | what is told of it all |
@@ -14,17 +14,19 @@
 mod catalog;
 mod drift;
 mod kept;
+mod planning;
 mod run;
-mod schedule;
 mod status;
+mod survey;
 mod telling;
 mod tenure;
 mod visit;
+mod within;
 
 pub(crate) use drift::{Drift, of as drift_of, of_collection as drift_of_collection};
-pub use status::{Activity, IndexStatus, SweeperStatus, Visits};
+pub use status::{Activity, HeldBack, IndexStatus, PaceStatus, SweeperStatus, Visits};
 
-use std::{fmt, future::pending, time::Duration};
+use std::{error, fmt, future::pending, time::Duration};
 
 use tokio::{sync::watch, task::JoinHandle};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -32,8 +34,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::{
     error::{Code, Error, Refusal, Result},
     lease::{LEASE_TIME, default_name},
-    pacing::{ClosedWindow, Terms},
+    pacing::{ClosedWindow, HealthHook, Signal, Terms},
     registry::{Pause, TtlRegistry},
+    sweep::DEFAULT_BATCH,
 };
 
 /// The shortest lease worth having: it is renewed five times in it.
@@ -91,6 +94,7 @@ struct Options {
     interval: Duration,
     lease_time: Duration,
     name: String,
+    health: Option<HealthHook>,
 }
 
 impl Sweeper {
@@ -98,10 +102,11 @@ impl Sweeper {
     pub fn new(registry: TtlRegistry) -> Self {
         let options = Options {
             terms: Terms::default(),
-            batch_size: 500,
+            batch_size: DEFAULT_BATCH,
             interval: Duration::from_secs(60),
             lease_time: LEASE_TIME,
             name: default_name(),
+            health: None,
         };
         Self { registry, options }
     }
@@ -131,7 +136,8 @@ impl Sweeper {
         self
     }
 
-    /// Documents in a batch, 1 to 100,000, and never more than half a second's worth of the rate; 500 by default.
+    /// The most documents in a batch, 1 to 100,000; 5,000 by default. A batch has as many as take about 75 ms, and never more
+    /// than half a second's worth of the rate.
     pub fn batch_size(mut self, documents: u32) -> Self {
         self.options.batch_size = documents;
         self
@@ -152,6 +158,50 @@ impl Sweeper {
     /// What this sweeper is called where it is shown who sweeps; the process and host by default.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.options.name = name.into();
+        self
+    }
+
+    /// Asks a hook how well the database is, every 5 s while this sweeper sweeps; no hook by default.
+    ///
+    /// What it answers counts beside what the sweeper sees by itself, which is how long batches take and whether the database
+    /// says that it is overloaded: the lowest factor is what is made of the planned rate, at once. Afterwards the rate rises by
+    /// 5 % a second at most. A hook that fails, panics, answers NaN or takes over 5 s has not answered: what it said last
+    /// holds for 30 s, then no more than a factor of 0.5 until 10 minutes later, and from then on it is ignored until it answers.
+    ///
+    /// Replication lag and MongoDB's flow control, for instance:
+    ///
+    /// ```
+    /// # use mongodb::{Client, bson::{DateTime, doc}};
+    /// # use ttl_index::{EmbeddedStore, Signal, Sweeper, TtlRegistry};
+    /// # type AnyError = Box<dyn std::error::Error + Send + Sync>;
+    /// async fn how_well(client: Client) -> Result<Signal, AnyError> {
+    ///     let admin = client.database("admin");
+    ///     let server = admin.run_command(doc! { "serverStatus": 1, "repl": 0, "metrics": 0, "locks": 0 }).await?;
+    ///     if server.get_document("flowControl")?.get_bool("isLagged")? {
+    ///         return Ok(Signal::factor(0.25, "flow control holds back writes"));
+    ///     }
+    ///     let set = admin.run_command(doc! { "replSetGetStatus": 1 }).await?;
+    ///     let members = set.get_array("members")?.iter().filter_map(|member| member.as_document());
+    ///     let optimes = members.filter_map(|member| member.get_datetime("optimeDate").ok());
+    ///     let (oldest, newest) = (optimes.clone().min(), optimes.max());
+    ///     let lag = newest.zip(oldest).map_or(0, |(newest, oldest)| newest.timestamp_millis() - oldest.timestamp_millis());
+    ///     Ok(match lag {
+    ///         ..5_000 => Signal::healthy(),
+    ///         5_000..60_000 => Signal::factor(5_000.0 / lag as f64, format!("a secondary is {lag} ms behind")),
+    ///         _ => Signal::stop(format!("a secondary is {lag} ms behind")),
+    ///     })
+    /// }
+    ///
+    /// # async fn example(client: Client, ttl: TtlRegistry) -> Result<(), ttl_index::Error> {
+    /// let sweeper = Sweeper::new(ttl).health(move || how_well(client.clone())).start()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn health<F>(mut self, hook: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = std::result::Result<Signal, Box<dyn error::Error + Send + Sync>>> + Send + 'static,
+    {
+        self.options.health = Some(HealthHook::new(hook));
         self
     }
 
@@ -176,12 +226,6 @@ impl Sweeper {
 }
 
 impl Options {
-    /// A batch goes through as a whole: more than half a second's worth would be a burst.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // the cast saturates, and the rate is above 0
-    fn documents_in_batch(&self) -> u32 {
-        self.batch_size.min((self.terms.max_rate / 2.0).ceil() as u32).max(1)
-    }
-
     fn check(&self) -> Result<(), Refusal> {
         let refuse = |what: String| Err(Refusal::new(Code::BadValue, what));
         self.terms.check()?;

@@ -37,7 +37,8 @@ pub(crate) fn read_target_lag(document: &Document) -> Result<Option<Duration>, R
 
 pub(crate) fn read_max_rate(document: &Document) -> Result<Option<f64>, Refusal> {
     let Some(rate) = read_number(document, MAX_RATE)? else { return Ok(None) };
-    check_max_rate(rate).map(|()| Some(rate))
+    let unreadable = |_| Refusal::new(Code::BadValue, format!("{MAX_RATE} must be a number above 0, but is {rate}"));
+    check_max_rate(rate).map(|()| Some(rate)).map_err(unreadable)
 }
 
 /// A number of whatever type, as a shell may have stored it.

@@ -20,9 +20,10 @@ const WEEK: i64 = 7 * DAY;
 /// Closed windows are reckoned with so far ahead, several times the longest plan.
 const FARTHEST: i64 = 5 * 366 * DAY;
 
-/// Monday, 5 January 2026, and the weeks from there on in which each zone has all the hours it has in a year.
+/// Monday, 5 January 2026: in the weeks from there on each zone has all the hours that it has in a year.
 const SOME_MONDAY: i64 = 1_767_571_200_000;
-const WEEKS: i64 = 52;
+const WEEKS: usize = 52;
+const YEAR: i64 = 52 * WEEK;
 
 /// The closed windows of a database.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -57,8 +58,8 @@ impl Calendar {
             return refuse(format!("{} closed windows are too many: at most {MOST_WINDOWS}", self.windows.len()));
         }
         let millis = |at: i64| DateTime::from_millis(SOME_MONDAY + at);
-        let mut open = [0; WEEKS as usize];
-        for (start, end) in self.open_between(millis(0), millis(WEEKS * WEEK)) {
+        let mut open = [0; WEEKS];
+        for (start, end) in self.open_between(millis(0), millis(YEAR)) {
             let (mut start, end) = (start.timestamp_millis() - SOME_MONDAY, end.timestamp_millis() - SOME_MONDAY);
             while start < end {
                 let next = end.min((start / WEEK + 1) * WEEK);
@@ -117,9 +118,8 @@ impl Calendar {
             return Vec::new();
         }
         let until = until.min(later(from, FARTHEST));
-        let within = |(start, end): (i64, i64)| {
-            (DateTime::from_millis(start).max(from), DateTime::from_millis(end).min(until))
-        };
+        let within =
+            |(start, end): (i64, i64)| (DateTime::from_millis(start).max(from), DateTime::from_millis(end).min(until));
         let spans = self.windows.iter().flat_map(|window| window.spans(from, until));
         let mut spans: Vec<_> = spans.map(within).filter(|(start, end)| start < end).collect();
         spans.sort_unstable();

@@ -4,6 +4,7 @@
 //! ledger, exact. Slices that have come due since are in it as guesses, until they are counted. Slices ahead wait in a
 //! histogram. Their deadlines are rounded early and their releases late, by a slice at most.
 
+mod budget;
 mod learning;
 mod ledger;
 mod steps;
@@ -22,6 +23,7 @@ use self::{
     wants::Counting,
 };
 use super::Cohort;
+pub(crate) use budget::Budget;
 pub(crate) use wants::Want;
 
 /// What is known of the documents of one index.
@@ -121,7 +123,7 @@ impl Forecast {
         let left = left as f64;
         self.left = left;
         self.arrivals.drained(now.timestamp_millis(), self.steps.lag / 4);
-        self.counting.drained();
+        self.counting.drained(self.several);
         self.note_known(now);
     }
 
@@ -223,6 +225,9 @@ impl Forecast {
         let exact = if from <= self.counted { until.min(ended).max(self.counted) } else { self.counted };
         let within = |date: i64| date > self.counted && date <= exact;
         let there: f64 = slices.iter().filter(|(start, _)| within(self.steps.end(*start))).map(|(_, n)| n).sum();
+        if from == i64::MIN {
+            self.ledger.forget_assumed();
+        }
         let guesses = self.ledger.remove_guesses(from, until);
         let expected: f64 = guesses.iter().filter(|entry| within(entry.to)).filter_map(|entry| entry.guess).sum();
         let deleted: f64 = guesses.iter().filter(|entry| within(entry.to)).map(|entry| entry.taken).sum();

@@ -13,6 +13,7 @@ use super::{
 /// All times are fractions of the target lag, so that an hour is planned as a day is.
 const PLANS_IN_LAG: u32 = 1440;
 const LOOKS_IN_LAG: u32 = 60;
+const SLICES_IN_LAG: u32 = 240;
 /// For so long before its deadline the plan wants a document gone.
 const GRACE_IN_LAG: u32 = 200;
 /// Within this what is late already shall be gone.
@@ -139,8 +140,7 @@ impl Pacer {
 
     /// Plans anew if it is time, and says so.
     pub(crate) fn plan(&mut self, now: DateTime, at: Instant) -> bool {
-        let every = (self.shortest_lag() / PLANS_IN_LAG).clamp(SHORTEST, LONGEST);
-        if self.planned.is_some_and(|planned| at.saturating_duration_since(planned) < every) {
+        if at < self.plans_at(at) {
             return false;
         }
         self.planned = Some(at);
@@ -150,14 +150,20 @@ impl Pacer {
         self.plan = demand.plan();
         self.rate = if self.plan.at_hand { self.rate.max(self.plan.rate) } else { self.plan.rate };
         self.shortfall = demand.shortfall(self.terms.max_rate);
+        let little = self.floor();
         for (id, row) in &self.rows {
-            let deadline = row.deadline(now);
-            self.service.deadline(*id, deadline);
-            if deadline.is_some() {
+            self.service.deadline(*id, row.pressing(now, little));
+            if row.deadline(now).is_some() {
                 self.service.hurry([*id], at);
             }
         }
         true
+    }
+
+    /// When it is time to plan anew.
+    pub(crate) fn plans_at(&self, at: Instant) -> Instant {
+        let every = (self.shortest_lag() / PLANS_IN_LAG).clamp(SHORTEST, LONGEST);
+        self.planned.map_or(at, |planned| planned + every)
     }
 
     /// Has it planned anew: what it was planned by has changed.
@@ -210,6 +216,7 @@ impl Pacer {
         (drained, up_to): (Option<(DateTime, u64)>, Option<DateTime>),
         (now, at): (DateTime, Instant),
     ) {
+        let little = self.floor();
         if let Some(row) = self.rows.get_mut(&id) {
             row.forecast.deleted(documents, up_to);
             if let Some((cutoff, left)) = drained {
@@ -217,7 +224,7 @@ impl Pacer {
             } else if outcome == Outcome::More {
                 row.forecast.more(now);
             }
-            self.service.deadline(id, row.deadline(now));
+            self.service.deadline(id, row.pressing(now, little));
         }
         self.service.visited(id, outcome, documents, at);
     }
@@ -243,10 +250,11 @@ impl Pacer {
         self.rows.get_mut(&id).map(|row| &mut row.forecast)
     }
 
-    /// How many documents of an index are due, as far as is known; and since when the oldest.
-    pub(crate) fn backlog(&self, id: ObjectId, now: DateTime) -> (f64, Option<DateTime>) {
-        let row = self.rows.get(&id);
-        row.map_or((0.0, None), |row| (row.forecast.backlog(now), row.forecast.oldest_due_since(now)))
+    /// How many documents of an index are due, as far as is known; and by when the first must be gone.
+    pub(crate) fn backlog(&self, id: ObjectId, now: DateTime) -> (u64, Option<DateTime>) {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates
+        let count = |row: &Row| (row.forecast.backlog(now).round() as u64, row.deadline(now));
+        self.rows.get(&id).map_or((0, None), count)
     }
 
     /// What becomes of the deadlines of an index that has a rate of its own; none if they are met.
@@ -293,7 +301,8 @@ impl Pacer {
         all
     }
 
-    fn finishes(&self, now: DateTime) -> bool {
+    /// Whether it goes as fast as it may, until what was due when that was asked is gone.
+    pub(crate) fn finishes(&self, now: DateTime) -> bool {
         let Some(asked) = self.finish_now else { return false };
         let old = |row: &Row| row.forecast.oldest_due_since(now).is_some_and(|since| since <= asked);
         seconds_between(asked, now) < self.terms.target_lag.as_secs_f64()
@@ -330,5 +339,15 @@ impl Row {
         let since = self.forecast.oldest_due_since(now)?;
         let lag = i64::try_from(self.lag.as_millis()).unwrap_or(i64::MAX);
         Some(DateTime::from_millis(since.timestamp_millis().saturating_add(lag)))
+    }
+
+    /// The same if it is much, rounded so that those of about the same time take turns.
+    fn pressing(&self, now: DateTime, little: f64) -> Option<DateTime> {
+        if self.forecast.backlog(now) <= little {
+            return None;
+        }
+        let round = i64::try_from((self.lag / SLICES_IN_LAG).as_millis()).unwrap_or(i64::MAX).max(1);
+        let rounded = self.deadline(now)?.timestamp_millis().div_euclid(round);
+        Some(DateTime::from_millis(rounded.saturating_mul(round)))
     }
 }

@@ -38,15 +38,17 @@ pub(crate) struct Plan {
     pub(crate) at_hand: bool,
 }
 
-/// How late documents will be gone.
+/// How late documents will be gone, and why.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Shortfall {
+#[non_exhaustive]
+pub struct Shortfall {
     /// Documents a second that are allowed.
-    pub(crate) allowed: f64,
-    /// Documents a second that it takes; less than that if they are late already, or if sweeping is closed for too long.
-    pub(crate) needed: f64,
-    /// How late the latest of them will be.
-    pub(crate) late: Duration,
+    pub allowed: f64,
+    /// Documents a second that it would take for all to be on time. If that is not more than is allowed, they are late
+    /// already, or sweeping is closed for too long.
+    pub needed: f64,
+    /// How much later than the target lag the latest of them will be gone.
+    pub late: Duration,
 }
 
 /// What is planned for: instants as seconds of open time from now.

@@ -14,6 +14,9 @@ const LATEST_RETRY: u32 = 10;
 /// Nothing is visited again sooner, even if it is known to have something due.
 const SHORTEST: Duration = Duration::from_millis(50);
 
+/// After so many visits to indexes with little to do, one with much to do has its turn.
+const LITTLE: u32 = 3;
+
 /// One in so many turns belongs to whoever has waited for longest, whatever the deadlines.
 const SHARE: u64 = 8;
 
@@ -23,8 +26,8 @@ pub(crate) struct Service {
     rows: HashMap<ObjectId, Row>,
     /// Counts visits, to tell who waits for longest.
     turn: u64,
-    /// Whether the last visit was to an index that nothing was known of, and found something.
-    found: bool,
+    /// How many visits in a row to indexes with little or nothing to do have found something.
+    found: u32,
 }
 
 /// How often an index is visited, and how fast it may go.
@@ -41,7 +44,7 @@ struct Row {
     at: Instant,
     turn: u64,
     failures: u32,
-    /// By when the first of its documents must be gone, if it is known to have some that are due.
+    /// By when the first of its documents must be gone, if it is known to have many that are due.
     deadline: Option<DateTime>,
     /// By its own rate nothing is deleted before.
     paid_at: Instant,
@@ -91,7 +94,7 @@ impl Service {
         }
     }
 
-    /// By when the first document of an index that are due must be gone; none if none is known to be due.
+    /// By when the first document that is due of an index must be gone; none if not many are known to be due.
     pub(crate) fn deadline(&mut self, id: ObjectId, deadline: Option<DateTime>) {
         if let Some(row) = self.rows.get_mut(&id) {
             row.deadline = deadline;
@@ -100,21 +103,23 @@ impl Service {
 
     /// The index to be visited next, and when.
     ///
-    /// Of those whose time has come: first those that nothing is known of, as looking costs little, unless one of them just
-    /// had something; then the one with the earliest deadline, and now and then the one that waits for longest.
+    /// Of those whose time has come: first those with little or nothing to do, as they are soon done, though others have a turn
+    /// in between; then the one with the earliest deadline, and now and then the one that waits for longest.
     pub(crate) fn next(&self, now: Instant) -> Option<Turn> {
         let at = |row: &Row| row.at.max(row.paid_at);
         let ready = || self.rows.iter().filter(|(_, row)| at(row) <= now);
-        let unknown = ready().filter(|(_, row)| row.deadline.is_none()).min_by_key(|(id, row)| (row.turn, **id));
-        let working = || ready().filter(|(_, row)| row.deadline.is_some());
-        let share = self.turn % SHARE == 0;
-        let pressed = match share {
-            true => working().min_by_key(|(id, row)| (row.turn, **id)),
-            false => working().min_by_key(|(id, row)| (row.deadline, row.turn, **id)),
+        let little = ready().filter(|(_, row)| row.deadline.is_none()).min_by_key(|(id, row)| (row.turn, **id));
+        let much = || ready().filter(|(_, row)| row.deadline.is_some());
+        let share = self.turn.is_multiple_of(SHARE);
+        let pressed = if share {
+            much().min_by_key(|(id, row)| (row.turn, **id))
+        } else {
+            much().min_by_key(|(id, row)| (row.deadline, row.turn, **id))
         };
-        let (first, second) = if self.found { (pressed, unknown) } else { (unknown, pressed) };
+        let both = little.is_some() && pressed.is_some();
+        let (first, second) = if self.found < LITTLE { (little, pressed) } else { (pressed, little) };
         if let Some((id, row)) = first.or(second) {
-            let one_batch = row.order.max_rate.is_some() || row.deadline.is_none() || share;
+            let one_batch = row.order.max_rate.is_some() || row.deadline.is_none() || share || both;
             return Some(Turn { id: *id, at: now, one_batch });
         }
         let (id, row) = self.rows.iter().min_by_key(|(id, row)| (at(row), row.turn, **id))?;
@@ -126,7 +131,10 @@ impl Service {
         self.turn += 1;
         let turn = self.turn;
         let Some(row) = self.rows.get_mut(&id) else { return };
-        self.found = row.deadline.is_none() && documents > 0;
+        self.found = match row.deadline {
+            Some(_) => 0,
+            None => self.found + u32::from(documents > 0),
+        };
         let interval = row.order.interval;
         row.turn = turn;
         row.failures = match outcome {
@@ -198,13 +206,13 @@ mod tests {
         let (ids, mut service, now) = three();
         service.deadline(ids[0], at(10));
         let mut order = Vec::new();
-        for _ in 0..6 {
+        for _ in 0..8 {
             let Turn { id, .. } = service.next(now).unwrap();
             order.push(id == ids[0]);
             // Each of the others has something whenever it is looked at.
             service.visited(id, Outcome::More, 5, now);
         }
-        assert_eq!(order, [false, true, false, true, false, true]);
+        assert_eq!(order, [false, false, false, true, false, false, false, true]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -97,19 +97,7 @@ pub struct Summary {
     /// When everything was gone, since the rule came into force; none if that was not seen.
     pub finished: Option<Duration>,
     /// What the planner told when it found the deadlines impossible to meet, at its worst; none if it never did.
-    pub impossible: Option<Impossible>,
-}
-
-/// That documents will be late, and by how much, as the planner saw it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Impossible {
-    /// Documents a second that are allowed.
-    pub allowed: f64,
-    /// Documents a second that would have been needed for all to be on time.
-    pub needed: f64,
-    /// How late the latest of them will be.
-    pub late: Duration,
+    pub impossible: Option<Shortfall>,
 }
 
 impl Trace {
@@ -183,7 +171,7 @@ impl Simulate<'_> {
             max_age: seconds(tally.max_age),
             optimum_peak,
             finished: (load.deleted() == load.total()).then(|| Duration::from_micros(end.unsigned_abs())),
-            impossible: shortfall.map(|Shortfall { allowed, needed, late }| Impossible { allowed, needed, late }),
+            impossible: shortfall,
         };
         Ok(Simulation { minutes: tally.minutes, summary })
     }

@@ -43,3 +43,30 @@ pub(crate) fn check_min_rate(rate: f64) -> Result<(), Refusal> {
     }
     Err(Refusal::new(Code::BadValue, format!("the lowest rate must be 0 or a number above, but got {rate}")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terms_out_of_range_are_refused_by_name() {
+        let default = Terms::default;
+        assert_eq!(default().check(), Ok(()));
+        // A floor above the ceiling is one that never holds.
+        assert_eq!(Terms { min_rate: f64::MAX, ..default() }.check(), Ok(()));
+        let closed = Calendar::from(vec!["00:00-24:00".parse().unwrap()]);
+        let mut refused = vec![(Terms { closed, ..default() }, "closed windows")];
+        for rate in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0] {
+            refused.push((Terms { max_rate: rate, ..default() }, "the rate must"));
+            refused.push((Terms { min_rate: rate, ..default() }, "the lowest rate must"));
+        }
+        refused.push((Terms { max_rate: 0.0, ..default() }, "the rate must"));
+        for lag in [Duration::ZERO, Duration::from_millis(999), Duration::from_secs(367 * 86_400), Duration::MAX] {
+            refused.push((Terms { target_lag: lag, ..default() }, "the target lag must"));
+        }
+        for (terms, words) in refused {
+            let refusal = terms.check().unwrap_err();
+            assert!(refusal.code() == Code::BadValue && refusal.message().contains(words), "{refusal}");
+        }
+    }
+}

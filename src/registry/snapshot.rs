@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use mongodb::bson::{Bson, Document, oid::ObjectId};
 
-use super::{Pause, TUNING, Tuning};
+use super::{Pause, Tuning, tune::TUNING};
 use crate::{
     entry::{Broken, Entry},
     error::{Code, Error, Refusal, Result},
@@ -150,7 +150,7 @@ impl Broken {
             Code::InvalidOptions,
             format!(
                 "the TTL index {} of {} cannot be understood and deletes nothing: {}; modify its period, or drop it. \
-                 Guards that cannot be understood are set anew",
+                 Guards that cannot be understood are set anew, and so are a target lag and a rate, by tune",
                 self.name, self.collection, self.why
             ),
         )

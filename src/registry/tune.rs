@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The field of the registry that holds what is set.
-pub(crate) const TUNING: &str = "tuning";
+pub(super) const TUNING: &str = "tuning";
 
 const MIN_RATE: &str = "minRate";
 const CLOSED: &str = "closed";
@@ -151,9 +151,9 @@ impl Tune<'_> {
                 None => {}
             }
             let parsed = Tuning::parse(&Bson::Document(tuning.clone()));
-            let tuning = (!tuning.is_empty()).then_some(tuning);
-            if store.change_registry(Change::Tune { tuning, revision }).await?.is_some() {
-                info!(tuning = ?parsed, "the pace is set");
+            let change = Change::Tune { tuning: (!tuning.is_empty()).then(|| tuning.clone()), revision };
+            if store.change_registry(change).await?.is_some() {
+                info!(%tuning, "the pace is set");
                 return Ok(parsed);
             }
         }
@@ -173,17 +173,18 @@ impl Tune<'_> {
                 Slot::Good(entry) => entry.id,
                 Slot::Broken(broken) => broken.id.ok_or_else(|| Error::from(broken.refusal()))?,
             };
-            let mut fields = if self.reset {
+            let mut tuning = if self.reset {
                 doc! { TARGET_LAG: null, MAX_RATE: null }
             } else {
                 doc! {}
             };
-            fields.extend(self.fields.to_document());
-            if store.change_registry(Change::Set { entry, fields, revision: None }).await?.is_none() {
+            tuning.extend(self.fields.to_document());
+            let change = Change::Set { entry, fields: tuning.clone(), revision: None };
+            if store.change_registry(change).await?.is_none() {
                 let why = "the TTL index was dropped while its pace was being set";
                 return Err(Refusal::new(Code::IndexNotFound, why).into());
             }
-            info!(%collection, target_lag = ?self.fields.target_lag, max_rate = self.fields.max_rate, "the pace is set");
+            info!(%collection, %tuning, "the pace of a TTL index is set");
         }
         let snapshot = Snapshot::load(store).await?;
         let entry = snapshot.understood(collection)?;
@@ -281,11 +282,11 @@ impl Tuning {
         };
         let mut problems = Vec::new();
         let mut tuning = Self {
-            target_lag: understood(read_target_lag(document), TARGET_LAG, &mut problems),
-            max_rate: understood(read_max_rate(document), MAX_RATE, &mut problems),
-            min_rate: understood(read_min_rate(document), MIN_RATE, &mut problems),
-            closed: understood(read_closed(document), CLOSED, &mut problems),
-            finish_now: understood(read_finish_now(document), FINISH_NOW, &mut problems),
+            target_lag: understood(read_target_lag(document), &mut problems),
+            max_rate: understood(read_max_rate(document), &mut problems),
+            min_rate: understood(read_min_rate(document), &mut problems),
+            closed: understood(read_closed(document), &mut problems),
+            finish_now: understood(read_finish_now(document), &mut problems),
             problem: None,
         };
         tuning.problem = (!problems.is_empty()).then(|| problems.join("; "));
@@ -293,16 +294,17 @@ impl Tuning {
     }
 }
 
-fn understood<T>(read: Result<Option<T>, Refusal>, field: &str, problems: &mut Vec<String>) -> Option<T> {
+fn understood<T>(read: Result<Option<T>, Refusal>, problems: &mut Vec<String>) -> Option<T> {
     read.unwrap_or_else(|refusal| {
-        problems.push(format!("{field} cannot be understood: {}", refusal.message()));
+        problems.push(refusal.message().to_owned());
         None
     })
 }
 
 fn read_min_rate(document: &Document) -> Result<Option<f64>, Refusal> {
     let Some(rate) = read_number(document, MIN_RATE)? else { return Ok(None) };
-    check_min_rate(rate).map(|()| Some(rate))
+    let why = format!("{MIN_RATE} must be 0 or a number above, but is {rate}");
+    check_min_rate(rate).map(|()| Some(rate)).map_err(|refusal| Refusal::new(refusal.code(), why))
 }
 
 /// All of them, or none: which were meant is not guessed.
@@ -310,11 +312,16 @@ fn read_closed(document: &Document) -> Result<Option<Vec<ClosedWindow>>, Refusal
     let windows = match document.get(CLOSED) {
         None | Some(Bson::Null) => return Ok(None),
         Some(Bson::Array(windows)) => windows,
-        Some(other) => return Err(Refusal::new(Code::TypeMismatch, format!("{other} is no list of windows"))),
+        Some(other) => {
+            return Err(Refusal::new(
+                Code::TypeMismatch,
+                format!("{CLOSED} must be a list of windows, but is {other}"),
+            ));
+        }
     };
     let window = |stored: &Bson| match stored {
         Bson::String(window) => window.parse::<ClosedWindow>(),
-        other => Err(Refusal::new(Code::TypeMismatch, format!("{other} is no window"))),
+        other => Err(Refusal::new(Code::TypeMismatch, format!("{CLOSED} must hold windows as text, but has {other}"))),
     };
     let windows: Vec<_> = windows.iter().map(window).collect::<Result<_, _>>()?;
     Calendar::from(windows.clone()).check().map(|()| Some(windows))
@@ -324,6 +331,24 @@ fn read_finish_now(document: &Document) -> Result<Option<DateTime>, Refusal> {
     match document.get(FINISH_NOW) {
         None | Some(Bson::Null) => Ok(None),
         Some(Bson::DateTime(asked)) => Ok(Some(*asked)),
-        Some(other) => Err(Refusal::new(Code::TypeMismatch, format!("{other} is no date"))),
+        Some(other) => Err(Refusal::new(Code::TypeMismatch, format!("{FINISH_NOW} must be a date, but is {other}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_set_wins_over_the_options_and_what_is_not_is_left_to_them() {
+        let window = |text: &str| Calendar::from(vec![text.parse().unwrap()]);
+        let options = Terms { min_rate: 7.0, closed: window("01:00-02:00"), ..Terms::default() };
+        assert_eq!(Tuning::default().over(&options), options);
+        let set = doc! { "maxRate": 5, "targetLagSeconds": 60_i64, "closed": ["03:00-04:00"], "minRate": null };
+        let over = Tuning::parse(&set.into()).over(&options);
+        assert_eq!((over.max_rate, over.min_rate, over.target_lag), (5.0, 7.0, Duration::from_secs(60)));
+        assert_eq!(over.closed, window("03:00-04:00"));
+        let open = Tuning::parse(&doc! { "closed": [] }.into()).over(&options);
+        assert!(open.closed.is_empty());
     }
 }

@@ -1,6 +1,6 @@
 //! Documents counted by their date, so that it is known how much is due when.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use mongodb::bson::{DateTime, oid::ObjectId};
 
@@ -41,4 +41,60 @@ pub(crate) struct Census {
     pub(crate) reached: Option<DateTime>,
     /// How many have several dates. They are in no slice.
     pub(crate) several: u64,
+}
+
+impl Census {
+    /// How many documents were counted.
+    pub(crate) fn documents(&self) -> u64 {
+        self.slices.iter().fold(self.several, |sum, (_, documents)| sum.saturating_add(*documents))
+    }
+}
+
+/// Counts into slices what is handed over.
+#[derive(Debug)]
+pub(crate) struct Count {
+    width: i64,
+    limit: u64,
+    /// By the numbers of slices.
+    slices: BTreeMap<i64, u64>,
+    several: u64,
+    counted: u64,
+}
+
+impl Count {
+    pub(crate) fn new(range: CensusRange) -> Self {
+        let width = i64::try_from(range.slice.as_millis()).unwrap_or(i64::MAX).max(1);
+        Self { width, limit: range.limit, slices: BTreeMap::new(), several: 0, counted: 0 }
+    }
+
+    /// So many documents are in the slice of this number; the first one begins with 1970.
+    pub(crate) fn slice(&mut self, number: i64, documents: u64) {
+        let slice = self.slices.entry(number).or_default();
+        *slice = slice.saturating_add(documents);
+        self.counted = self.counted.saturating_add(documents);
+    }
+
+    /// So many have several dates.
+    pub(crate) fn several(&mut self, documents: u64) {
+        self.several = self.several.saturating_add(documents);
+        self.counted = self.counted.saturating_add(documents);
+    }
+
+    pub(crate) fn date(&mut self, date: DateTime) {
+        self.slice(date.timestamp_millis().div_euclid(self.width), 1);
+    }
+
+    /// Whether no more need be handed over.
+    #[cfg_attr(not(feature = "embedded"), allow(dead_code))] // elsewhere the database knows
+    pub(crate) fn is_full(&self) -> bool {
+        self.counted >= self.limit
+    }
+
+    pub(crate) fn census(self) -> Census {
+        let start = |number: i64| DateTime::from_millis(number.saturating_mul(self.width));
+        let last = self.slices.last_key_value().map(|(number, _)| start(*number));
+        let reached = if self.counted >= self.limit { last.or(Some(DateTime::MIN)) } else { None };
+        let slices = self.slices.iter().map(|(number, documents)| (start(*number), *documents)).collect();
+        Census { slices, reached, several: self.several }
+    }
 }

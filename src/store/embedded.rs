@@ -1,6 +1,7 @@
 //! A small document store of our own, in one file or in memory: TTL indexes without any server.
 
 mod bytes;
+mod census;
 mod collection;
 mod documents;
 mod guard;
@@ -21,8 +22,8 @@ use tokio::time::Instant;
 
 use self::{pass::EmbeddedPass, tables::Tables};
 use super::{
-    Change, Collection, Guard, Judge, Kind, Pass, PhysicalIndex, Placed, Records, Sampled, Store, Target, Touched,
-    Wake, sealed,
+    Census, CensusRange, CensusTarget, Change, Collection, Guard, Judge, Kind, Pass, PhysicalIndex, Placed, Records,
+    Sampled, Store, Target, Touched, Wake, sealed,
 };
 use crate::{
     clock::ManualClock,
@@ -303,6 +304,14 @@ impl Store for EmbeddedStore {
     ) -> BoxFuture<'a, Result<Vec<RawDocumentBuf>>> {
         let name = collection.as_str().to_owned();
         blocking(&self.tables, move |tables| documents::fetch(tables, &name, &ids))
+    }
+
+    fn census<'a>(&'a self, of: &'a CensusTarget, range: CensusRange) -> BoxFuture<'a, Result<Option<Census>>> {
+        if of.index.is_none() {
+            return std::future::ready(Ok(None)).boxed();
+        }
+        let entry = of.entry;
+        blocking(&self.tables, move |tables| census::count(tables, entry, range).map(Some))
     }
 
     fn open_pass(&self, target: Target) -> BoxFuture<'_, Result<Box<dyn Pass>>> {

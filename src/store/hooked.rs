@@ -12,10 +12,11 @@ use mongodb::bson::{Bson, DateTime, Document, RawDocumentBuf};
 use tokio::time::Instant;
 
 use super::{
-    Change, Collection, Deletion, DynStore, Found, Guard, IntoStore, Judge, Pass, PhysicalIndex, Placed, Position,
-    Records, Sampled, Store, Target, Touched, Wake, id_bytes, sealed,
+    Census, CensusRange, CensusTarget, Change, Collection, Deletion, DynStore, Found, Guard, IntoStore, Judge, Pass,
+    PhysicalIndex, Placed, Position, Records, Sampled, Store, Target, Touched, Wake, id_bytes, sealed,
 };
 use crate::{
+    entry::Entry,
     error::{Error, Result},
     expiry::Rule,
     guard::{Ids, ReferenceGuard},
@@ -78,6 +79,36 @@ impl HookedStore {
     pub fn sparing(mut self, ids: impl IntoIterator<Item = Bson>) -> Self {
         self.spared = Arc::new(ids.into_iter().map(|id| id_bytes(&id)).collect());
         self
+    }
+}
+
+/// What was counted: each slice with documents, up to where everything was if the limit came first, and how many documents
+/// have several dates.
+pub type CountedByDate = (Vec<(DateTime, u64)>, Option<DateTime>, u64);
+
+impl HookedStore {
+    /// Counts the documents of a TTL index by their date, beyond `from` and up to `until`, as the sweeper does to plan.
+    ///
+    /// # Errors
+    ///
+    /// If the database is away, or the collection has no TTL index.
+    pub async fn count_by_date(
+        &self,
+        collection: &str,
+        (from, until): (Option<DateTime>, DateTime),
+        slice: Duration,
+        limit: u64,
+    ) -> Result<Option<CountedByDate>> {
+        let registry = self.inner.registry().await?.unwrap_or_default();
+        let entries = registry.get_array("indexes").map(Vec::as_slice).unwrap_or_default();
+        let mut entries = entries.iter().filter_map(|entry| Entry::parse(entry.as_document()?).ok());
+        let entry = entries.find(|entry| entry.definition.collection.as_str() == collection);
+        let entry = entry.ok_or_else(|| Error::Unreadable(format!("{collection} has no TTL index")))?;
+        let indexes = self.inner.indexes(&entry.definition.collection).await?;
+        let index = indexes.into_iter().find(|index| Some(&index.name) == entry.supporting.as_ref().map(|it| &it.name));
+        let of = CensusTarget { entry: entry.id, collection: entry.definition.collection, rule: entry.rule, index };
+        let census = self.inner.census(&of, CensusRange { from, until, slice, limit }).await?;
+        Ok(census.map(|census| (census.slices, census.reached, census.several)))
     }
 }
 
@@ -235,6 +266,10 @@ impl Store for HookedStore {
         ids: Vec<Bson>,
     ) -> BoxFuture<'a, Result<Vec<RawDocumentBuf>>> {
         self.inner.fetch(collection, ids)
+    }
+
+    fn census<'a>(&'a self, of: &'a CensusTarget, range: CensusRange) -> BoxFuture<'a, Result<Option<Census>>> {
+        self.inner.census(of, range)
     }
 
     fn open_pass(&self, target: Target) -> BoxFuture<'_, Result<Box<dyn Pass>>> {

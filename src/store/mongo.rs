@@ -5,6 +5,7 @@
 
 mod answer;
 mod catalog;
+mod census;
 mod documents;
 mod guard;
 mod modify;
@@ -27,12 +28,13 @@ use tokio::sync::OnceCell;
 
 use self::{
     answer::{ANSWER, STATEMENT, answered},
+    census::Uncounted,
     pass::MongoPass,
     probe::Extensions,
 };
 use super::{
-    Change, Collection, Guard, Judge, Pass, PhysicalIndex, Placed, Reading, Records, Sampled, Store, Target, Touched,
-    sealed,
+    Census, CensusRange, CensusTarget, Change, Collection, Guard, Judge, Pass, PhysicalIndex, Placed, Reading, Records,
+    Sampled, Store, Target, Touched, sealed,
 };
 use crate::{
     error::{Code, Error, Refusal, Result},
@@ -97,6 +99,7 @@ impl sealed::Sealed for MongoStore {
             database: self.database.client().database_with_options(self.database.name(), options),
             portable_only: self.portable_only,
             extensions: OnceCell::new(),
+            uncounted: Uncounted::default(),
         }))
     }
 }
@@ -106,6 +109,7 @@ struct Mongo {
     database: Database,
     portable_only: bool,
     extensions: OnceCell<Extensions>,
+    uncounted: Uncounted,
 }
 
 impl Mongo {
@@ -287,6 +291,10 @@ impl Store for Mongo {
         ids: Vec<Bson>,
     ) -> BoxFuture<'a, Result<Vec<RawDocumentBuf>>> {
         answered(STATEMENT, documents::fetch(&self.database, collection, ids))
+    }
+
+    fn census<'a>(&'a self, of: &'a CensusTarget, range: CensusRange) -> BoxFuture<'a, Result<Option<Census>>> {
+        self.count_by_date(of, range).boxed()
     }
 
     fn open_pass(&self, target: Target) -> BoxFuture<'_, Result<Box<dyn Pass>>> {

@@ -3,6 +3,7 @@
 mod account;
 mod again;
 mod archiving;
+mod busy;
 mod closing;
 mod screen;
 mod target;
@@ -17,12 +18,12 @@ use tracing::warn;
 use super::{Ended, Options, Progress, SweepReport};
 use crate::{
     entry::{Entry, IndexState},
-    error::{Code, Error, Refusal, Result},
+    error::{Code, Error, Overload, Refusal, Result},
     expiry::instant,
     guard::Hook,
     lease::Lease,
     meter::{Labels, Meter},
-    pacing::Bucket,
+    pacing::Pace,
     registry::{Pause, Slot, Snapshot},
     store::{Collection, Fence, Found, Pass, Position, Store},
 };
@@ -43,8 +44,10 @@ pub(crate) struct Visit<'a> {
     pub(crate) veto: Option<Hook>,
     /// None only in tests of what happens without one.
     pub(crate) lease: Option<&'a Lease>,
-    /// The rate, if there is one.
-    pub(crate) bucket: Option<&'a mut Bucket>,
+    /// When batches may begin, and how large they are.
+    pub(crate) pace: &'a mut Pace,
+    /// What the database's clock showed, and when, if that was not long ago; else it is asked.
+    pub(crate) clock: Option<(DateTime, Instant)>,
     pub(crate) stop: CancellationToken,
     pub(crate) options: Options,
     /// A pass of this entry that a limit ended, to be gone on with.
@@ -61,6 +64,13 @@ pub(crate) struct Suspended {
     oldest_left: Option<DateTime>,
 }
 
+impl Suspended {
+    /// Everything with a date before this one was looked at; none if the pass does not go by date.
+    pub(crate) fn reached(&self) -> Option<DateTime> {
+        self.position.from()
+    }
+}
+
 impl Visit<'_> {
     /// Makes the pass, and hands it back if a limit ended it.
     ///
@@ -68,8 +78,11 @@ impl Visit<'_> {
     ///
     /// Only for what keeps it from beginning; the rest is in the report.
     pub(crate) async fn run(self) -> Result<(SweepReport, Option<Suspended>)> {
-        let now = self.store.now().await?;
-        let due = self.entry.rule.cutoff(now);
+        let clock = match self.clock {
+            Some(clock) => clock,
+            None => (self.store.now().await?, Instant::now()),
+        };
+        let due = self.entry.rule.cutoff(self.store.now_since(clock.0, clock.1));
         if let (Some(asked), Some(due)) = (self.options.cutoff, due)
             && asked > due
         {
@@ -81,7 +94,7 @@ impl Visit<'_> {
             );
             return Err(Refusal::new(Code::BadValue, why).into());
         }
-        let mut sweeping = Sweeping::new(self, (now, Instant::now()), due);
+        let mut sweeping = Sweeping::new(self, clock, due);
         sweeping.take_up();
         let ended = match sweeping.until_done().await {
             Ok(ended) => ended,
@@ -114,6 +127,13 @@ struct Sweeping<'a> {
     again: bool,
     /// The database gave up on the last batch, and nothing of it was deleted.
     stalled: bool,
+    /// How long the database was at the batch under way, whether it gave up on some of it, and what it said if that is too
+    /// much for it.
+    busy: Duration,
+    gave_up: bool,
+    overload: Option<Overload>,
+    /// How often it said so in a row.
+    overloads: u32,
     error: Option<Error>,
 }
 
@@ -132,6 +152,10 @@ impl<'a> Sweeping<'a> {
             oldest_left: None,
             again: false,
             stalled: false,
+            busy: Duration::ZERO,
+            gave_up: false,
+            overload: None,
+            overloads: 0,
             error: None,
         }
     }
@@ -194,13 +218,16 @@ impl<'a> Sweeping<'a> {
             if self.visit.lease.is_some_and(Lease::is_lost) {
                 return Ok(Ended::LeaseLost);
             }
-            if let Some(ended) = self.follow_registry().await? {
-                return Ok(ended);
-            }
             let began = Instant::now();
             let (found, in_order) = match self.find(pass, cutoff).await {
                 Ok(Some(found)) => found,
-                Ok(None) => return Ok(Ended::Drained),
+                // Nothing was to be deleted at all: nobody needs to know by which rule.
+                Ok(None) if self.progress.batches == 0 => return Ok(Ended::Drained),
+                Ok(None) => return Ok(self.follow_registry().await?.unwrap_or(Ended::Drained)),
+                Err(error) if self.tries_again(&error) => {
+                    self.tell_pace(0);
+                    continue;
+                }
                 Err(error) => {
                     // An index that was dropped with its rule cannot be walked: that is no failure.
                     if let Some(ended) = self.check_in_force().await? {
@@ -216,11 +243,15 @@ impl<'a> Sweeping<'a> {
             if found.is_empty() {
                 continue;
             }
-            let size = u32::try_from(found.len()).unwrap_or(u32::MAX);
-            let (reached, left) = self.delete(pass, found, cutoff, began).await?;
-            if let Some(bucket) = &mut self.visit.bucket {
-                bucket.spend(size);
+            self.busy = began.elapsed();
+            // After the look, as there may be nothing to delete; and as late as can be before that.
+            if let Some(ended) = self.follow_registry().await? {
+                return Ok(ended);
             }
+            let size = u32::try_from(found.len()).unwrap_or(u32::MAX);
+            let deleted = self.delete(pass, found, cutoff, began).await;
+            self.tell_pace(size);
+            let (reached, left) = deleted?;
             if let Some(observer) = &mut self.visit.options.on_batch {
                 observer(&self.progress);
             }
@@ -231,19 +262,18 @@ impl<'a> Sweeping<'a> {
     }
 
     async fn wait_for_permit(&mut self) {
-        let Some(bucket) = &self.visit.bucket else { return };
         let time_is_up = sleep(self.time_left().unwrap_or(Duration::MAX));
         tokio::select! {
             biased;
             () = self.visit.stop.cancelled() => {}
             () = time_is_up => {}
-            () = bucket.ready() => {}
+            () = self.visit.pace.ready() => {}
         }
     }
 
     /// The next batch, and whether the pass may go on behind the dates in it; none if there is nothing more.
     async fn find(&mut self, pass: &mut dyn Pass, cutoff: DateTime) -> Result<Option<(Vec<Found>, bool)>> {
-        let most = self.visit.options.documents_in_batch();
+        let most = self.visit.pace.documents();
         self.again = !self.moved.is_empty();
         if self.again {
             let ids = self.moved.drain(..self.moved.len().min(most as usize)).collect();

@@ -72,6 +72,11 @@ impl Catalog {
         &self.collections
     }
 
+    /// The indexes of this one, if they were listed.
+    pub(super) fn listed(&self, id: ObjectId) -> Option<&[PhysicalIndex]> {
+        self.indexes.get(&id).map(|listing| &*listing.indexes)
+    }
+
     /// Has the indexes of this one listed anew.
     pub(super) fn doubt(&mut self, id: ObjectId) {
         self.indexes.remove(&id);

@@ -1,5 +1,7 @@
 //! What a sweeper tells of itself, in its own process and, along with its lease, to any other.
 
+mod pace;
+
 use std::collections::HashMap;
 
 use mongodb::bson::{Bson, DateTime, Document, doc, oid::ObjectId};
@@ -8,9 +10,12 @@ use crate::{
     entry::IndexState,
     error::Result,
     lease::Record,
+    pacing::Shortfall,
     registry::{Pause, Slot, Snapshot, TtlRegistry},
     store::Records,
 };
+
+pub use self::pace::{HeldBack, PaceStatus};
 
 /// The record with what is told of each index, beside that of the lease.
 pub(super) const RECORD: &str = "status";
@@ -57,6 +62,7 @@ impl TtlRegistry {
             paused,
             // The lease tells it from its first renewal on.
             max_rate: work.get_f64("maxRate").ok().or_else(|| told.get_f64("maxRate").ok().filter(|_| same_term)),
+            pace: told.get_document("pace").ok().and_then(PaceStatus::parse).filter(|_| same_term),
             told_at: told.get_datetime("at").ok().copied(),
             indexes: rows(&snapshot, &told_rows(&told)),
         })
@@ -81,6 +87,8 @@ pub struct SweeperStatus {
     pub paused: Option<Pause>,
     /// The most documents a second that the holder deletes.
     pub max_rate: Option<f64>,
+    /// How fast the holder sweeps, and why; none before its first visits.
+    pub pace: Option<PaceStatus>,
     /// When the holder told this of the indexes, by the database's clock.
     pub told_at: Option<DateTime>,
     /// Every TTL index, in the order of their making.
@@ -98,6 +106,7 @@ impl SweeperStatus {
             since: None,
             paused: None,
             max_rate: None,
+            pace: None,
             told_at: None,
             indexes: Vec::new(),
         }
@@ -116,21 +125,24 @@ pub enum Activity {
     Sweeping,
     /// Sweeping is paused.
     Paused,
+    /// A closed window keeps it from sweeping.
+    Closed,
     /// The database cannot be reached.
     Away,
 }
 
 impl Activity {
-    const ALL: [Activity; 5] =
-        [Activity::Nobody, Activity::Standby, Activity::Sweeping, Activity::Paused, Activity::Away];
+    const ALL: [Activity; 6] =
+        [Activity::Nobody, Activity::Standby, Activity::Sweeping, Activity::Paused, Activity::Closed, Activity::Away];
 
-    /// As printed: `nobody`, `standby`, `sweeping`, `paused` or `away`.
+    /// As printed: `nobody`, `standby`, `sweeping`, `paused`, `closed` or `away`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Activity::Nobody => "nobody",
             Activity::Standby => "standby",
             Activity::Sweeping => "sweeping",
             Activity::Paused => "paused",
+            Activity::Closed => "closed",
             Activity::Away => "away",
         }
     }
@@ -171,6 +183,12 @@ pub struct Visits {
     pub kept: u64,
     /// When the oldest document expired of those that are still due, the kept ones left out.
     pub oldest_due: Option<DateTime>,
+    /// Documents that are due, as far as they were counted, the kept ones left out.
+    pub backlog: u64,
+    /// By when the first of them must be gone.
+    pub deadline: Option<DateTime>,
+    /// How late its documents will be by a rate of its own that does not suffice.
+    pub shortfall: Option<Shortfall>,
     /// How many of the last visits failed in a row.
     pub failures: u32,
     /// What went wrong in the last of them.
@@ -186,6 +204,9 @@ impl Visits {
             "deleted": i64::try_from(self.deleted).unwrap_or(i64::MAX),
             "kept": i64::try_from(self.kept).unwrap_or(i64::MAX),
             "oldestDue": self.oldest_due,
+            "backlog": i64::try_from(self.backlog).unwrap_or(i64::MAX),
+            "deadline": self.deadline,
+            "shortfall": self.shortfall.map(pace::shortfall_document),
             "failures": i64::from(self.failures),
             "error": self.error.clone(),
         }
@@ -199,6 +220,9 @@ impl Visits {
             deleted: u64::try_from(number("deleted")).unwrap_or(0),
             kept: u64::try_from(number("kept")).unwrap_or(0),
             oldest_due: row.get_datetime("oldestDue").ok().copied(),
+            backlog: u64::try_from(number("backlog")).unwrap_or(0),
+            deadline: row.get_datetime("deadline").ok().copied(),
+            shortfall: row.get_document("shortfall").ok().and_then(pace::parse_shortfall),
             failures: u32::try_from(number("failures")).unwrap_or(0),
             error: row.get_str("error").ok().map(str::to_owned),
         };

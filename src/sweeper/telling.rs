@@ -7,7 +7,6 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::{
-    schedule::Outcome,
     status::{self, Activity, SweeperStatus},
     tenure::Tenure,
     visit::Visited,
@@ -16,6 +15,7 @@ use crate::{
     entry::{Entry, IndexState},
     error::Error,
     meter::Labels,
+    pacing::Outcome,
     registry::{Slot, Snapshot},
     store::{Guard, Records},
     sweep::Ended,
@@ -31,7 +31,9 @@ impl Tenure<'_> {
         let visits = self.visits.entry(entry.id).or_default();
         visits.last = Some(now);
         visits.kept = kept;
-        visits.failures = self.schedule.failures(entry.id);
+        visits.shortfall = self.planning.pacer.shortfall(entry.id);
+        (visits.backlog, visits.deadline) = self.planning.pacer.backlog(entry.id, now);
+        visits.failures = self.planning.pacer.failures(entry.id);
         self.registry.meter.failures(&labels, u64::from(visits.failures));
         let error = match &**passed {
             Ok(report) => {
@@ -57,6 +59,8 @@ impl Tenure<'_> {
     }
 
     pub(super) fn tell(&self, activity: Activity) {
+        let max_rate = self.planning.pacer.terms().max_rate;
+        let pace = self.clock.map(|(told, at)| self.planning.status(self.registry.store.now_since(told, at)));
         let status = SweeperStatus {
             activity,
             holder: Some(self.lease.holder().to_owned()),
@@ -64,11 +68,12 @@ impl Tenure<'_> {
             term: Some(self.lease.term()),
             since: None,
             paused: self.snapshot.as_ref().and_then(|snapshot| snapshot.paused.clone()),
-            max_rate: Some(self.options.terms.max_rate),
+            max_rate: Some(max_rate),
+            pace,
             told_at: None,
             indexes: self.snapshot.as_ref().map(|snapshot| status::rows(snapshot, &self.visits)).unwrap_or_default(),
         };
-        self.lease.tell(doc! { "activity": activity.as_str(), "maxRate": self.options.terms.max_rate });
+        self.lease.tell(doc! { "activity": activity.as_str(), "maxRate": max_rate });
         self.told.send_replace(status);
     }
 
@@ -94,7 +99,8 @@ impl Tenure<'_> {
         let fields = doc! {
             "term": self.lease.term(),
             "at": now,
-            "maxRate": self.options.terms.max_rate,
+            "maxRate": self.planning.pacer.terms().max_rate,
+            "pace": self.planning.status(now).to_document(),
             "indexes": rows,
         };
         let store = self.registry.store.clone();

@@ -10,16 +10,14 @@ use mongodb::bson::{DateTime, oid::ObjectId};
 use tokio::{
     sync::watch,
     task::JoinHandle,
-    time::{Instant, sleep, sleep_until},
+    time::{Instant, sleep_until},
 };
-use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use super::{
     Options, changed,
-    kept::Kept,
+    planning::{CameTo, Planning},
     run::Stop,
-    schedule::{Outcome, Schedule},
     status::{Activity, SweeperStatus, Visits},
     telling::by_state,
     visit::{Ground, Kit, Visited, outcome},
@@ -31,16 +29,13 @@ use crate::{
     lease::{Lease, Standing},
     meter::Labels,
     namespace::CollectionName,
-    pacing::Bucket,
+    pacing::{Outcome, Polling, SharedHealth, Turn, poll},
     registry::{Slot, Snapshot, TtlRegistry, continue_creation, continue_operations},
-    sweep::Ended,
+    sweep::{Ended, Suspended},
 };
 
 /// While the database is away it is tried again so soon.
 const RETRY: Duration = Duration::from_secs(1);
-
-/// How long a database call is waited for once the lease is lost. Then it is left behind: it can have no effect any more.
-const LAST_WAIT: Duration = Duration::from_secs(3);
 
 /// A creation that nobody has finished for so long is continued: who asked for it may be gone.
 const CONTINUE_AFTER: Duration = Duration::from_secs(60);
@@ -51,7 +46,7 @@ const LOOK_AT_OPERATIONS: Duration = Duration::from_secs(60);
 /// While sweeping is paused it is looked so often whether the pause is over.
 const LOOK_AT_PAUSE: Duration = Duration::from_secs(1);
 
-/// How often the database is asked for its time; in between it is reckoned on. A pass asks for itself.
+/// How often the database is asked for its time; in between it is reckoned on.
 const ASK_TIME_EVERY: Duration = Duration::from_secs(10);
 
 /// In how many intervals an index is visited once that has no ordinary index to walk: by default once an hour.
@@ -67,13 +62,16 @@ pub(super) enum End {
 pub(super) struct Tenure<'a> {
     pub(super) registry: &'a TtlRegistry,
     pub(super) options: &'a Options,
-    stop: &'a Stop,
+    pub(super) stop: &'a Stop,
     pub(super) told: &'a watch::Sender<SweeperStatus>,
     pub(super) lease: Arc<Lease>,
     standing: watch::Receiver<Standing>,
     revision: watch::Receiver<Option<i64>>,
-    pub(super) schedule: Schedule,
+    pub(super) planning: Planning,
     kit: Option<Kit>,
+    /// How well the database is, by all that is seen of it.
+    health: SharedHealth,
+    _polling: Option<Polling>,
     /// None until it is read, and whenever it is to be read again.
     pub(super) snapshot: Option<Arc<Snapshot>>,
     pub(super) visits: HashMap<ObjectId, Visits>,
@@ -90,7 +88,7 @@ pub(super) struct Tenure<'a> {
     /// Whether operations were under way then.
     under_way: bool,
     /// What the database's clock showed, and when.
-    clock: Option<(DateTime, Instant)>,
+    pub(super) clock: Option<(DateTime, Instant)>,
 }
 
 impl<'a> Tenure<'a> {
@@ -101,8 +99,11 @@ impl<'a> Tenure<'a> {
         told: &'a watch::Sender<SweeperStatus>,
         lease: Arc<Lease>,
     ) -> Self {
+        let health = SharedHealth::new();
         Self {
-            schedule: Schedule::default(),
+            _polling: options.health.clone().map(|hook| poll(hook, health.clone())),
+            planning: Planning::new(&options.terms, health.clone(), stop.asked.child_token()),
+            health,
             standing: lease.standing(),
             revision: lease.revision(),
             kit: None,
@@ -163,12 +164,14 @@ impl<'a> Tenure<'a> {
                     None => std::future::pending().await,
                 }
             };
+            let counted = self.planning.counted.clone();
             tokio::select! {
                 () = sleep_until(wait_until) => {}
                 () = self.stop.asked.cancelled() => {}
                 () = changed(&mut self.standing) => self.standing.mark_changed(),
                 () = changed(&mut self.revision) => self.snapshot = None,
                 () = rung => self.hurry(),
+                () = counted.notified() => {}
             }
         }
     }
@@ -188,7 +191,7 @@ impl<'a> Tenure<'a> {
     fn hurry(&mut self) {
         let Some(snapshot) = &self.snapshot else { return };
         let listed = entries(snapshot).filter(|entry| entry.definition.supporting_index).map(|entry| entry.id);
-        self.schedule.hurry(listed, Instant::now());
+        self.planning.pacer.hurry(listed, Instant::now());
     }
 
     /// Does what is to be done now, or says when to look again.
@@ -202,23 +205,26 @@ impl<'a> Tenure<'a> {
             return Ok(Some(Instant::now() + LOOK_AT_PAUSE));
         }
         self.registry.meter.paused(false);
-        self.tell(Activity::Sweeping);
         let kit = self.take_kit();
-        let ground = self.ground(&snapshot);
+        let ground = self.ground(&snapshot, now);
         let Some((kit, looked)) = self.within(ground.look_around(kit)).await else { return Ok(None) };
         self.kit = Some(kit);
         looked?;
-        let Some((id, at)) = self.schedule.next(Instant::now()) else {
-            return Ok(Some(Instant::now() + self.read_every()));
-        };
-        if at > Instant::now() {
+        let again = self.keep_pace(&snapshot, now).await.min(Instant::now() + self.read_every());
+        if let Some(until) = self.planning.pacer.closed_until(now) {
+            self.tell(Activity::Closed);
+            return Ok(Some(again.min(Instant::now() + between(now, until))));
+        }
+        self.tell(Activity::Sweeping);
+        let Some(turn) = self.planning.next() else { return Ok(Some(again)) };
+        if turn.at > Instant::now() {
             if let Some(wake) = self.registry.store.wake() {
-                let until = i64::try_from((at - Instant::now()).as_millis()).unwrap_or(i64::MAX);
+                let until = i64::try_from((turn.at - Instant::now()).as_millis()).unwrap_or(i64::MAX);
                 wake.look_at(DateTime::from_millis(now.timestamp_millis().saturating_add(until)));
             }
-            return Ok(Some(at.min(Instant::now() + self.read_every())));
+            return Ok(Some(turn.at.min(again)));
         }
-        self.visit(&snapshot, id, now).await;
+        self.visit(&snapshot, turn, now).await;
         Ok(None)
     }
 
@@ -255,12 +261,14 @@ impl<'a> Tenure<'a> {
         self.under_way = under_way;
         let snapshot = Arc::new(snapshot);
         let ids: HashSet<ObjectId> = entries(&snapshot).map(|entry| entry.id).collect();
-        let intervals: Vec<_> = entries(&snapshot).map(|entry| (entry.id, self.interval(entry))).collect();
-        self.schedule.keep(intervals, Instant::now());
+        let (walked, unwalked) = (self.options.interval, self.options.interval.saturating_mul(WITHOUT_INDEX));
+        // Without an ordinary index to walk each visit reads the whole collection.
+        let interval = |entry: &Entry| if entry.definition.supporting_index { walked } else { unwalked };
+        self.planning.follow(&snapshot, &self.options.terms, entries(&snapshot), interval);
         let standing = |entry: &Entry| (entry.rule_since, entry.state, entry.definition.collection.clone());
         let standing: HashMap<_, _> = entries(&snapshot).map(|entry| (entry.id, standing(entry))).collect();
         let changed = standing.iter().filter(|(id, now)| self.known.get(id) != Some(now)).map(|(id, _)| *id);
-        self.schedule.hurry(changed, Instant::now());
+        self.planning.pacer.hurry(changed, Instant::now());
         self.known = standing;
         self.visits.retain(|id, _| ids.contains(id));
         self.continued.retain(|id, _| ids.contains(id));
@@ -279,18 +287,24 @@ impl<'a> Tenure<'a> {
         if self.under_way { self.options.interval.min(LOOK_AT_OPERATIONS) } else { self.options.interval }
     }
 
-    /// How often an index is visited. Without an ordinary index to walk each visit reads the whole collection.
-    fn interval(&self, entry: &Entry) -> Duration {
-        let walks = entry.definition.supporting_index;
-        if walks { self.options.interval } else { self.options.interval.saturating_mul(WITHOUT_INDEX) }
+    /// Returns when to come again at the latest.
+    async fn keep_pace(&mut self, snapshot: &Snapshot, now: DateTime) -> Instant {
+        let entry = |id| entries(snapshot).find(|entry| entry.id == id);
+        let catalog = self.kit.as_ref().map(|kit| &kit.catalog);
+        let again = self.planning.step(now, &self.registry.store, catalog, entry).await;
+        self.untold |= std::mem::take(&mut self.planning.news);
+        again
     }
 
-    async fn visit(&mut self, snapshot: &Arc<Snapshot>, id: ObjectId, now: DateTime) {
+    async fn visit(&mut self, snapshot: &Arc<Snapshot>, turn: Turn, now: DateTime) {
+        let id = turn.id;
         let Some(entry) = entries(snapshot).find(|entry| entry.id == id) else { return };
         self.continue_creation(entry, now);
-        let (kit, ground, stop) = (self.take_kit(), self.ground(snapshot), self.stop.asked.child_token());
+        let (kit, ground, stop) = (self.take_kit(), self.ground(snapshot, now), self.stop.asked.child_token());
         let _stop_with_lease = stop.clone().drop_guard();
-        let Some((kit, visited)) = self.within_slice(ground.visit(kit, id, stop.clone()), &stop).await else { return };
+        let Some((kit, visited)) = self.within_slice(ground.visit(kit, turn, stop.clone()), &stop).await else {
+            return;
+        };
         let came_to = match outcome(&visited, now) {
             // There was nothing to read.
             Outcome::Drained(None) if !kit.catalog.collections().contains_key(entry.definition.collection.as_str()) => {
@@ -299,8 +313,9 @@ impl<'a> Tenure<'a> {
             other => other,
         };
         let kept = kit.kept.count(id);
+        let reached = kit.suspended.get(&id).and_then(Suspended::reached);
         self.kit = Some(kit);
-        self.schedule.visited(id, came_to, Instant::now());
+        self.planning.visited(id, &CameTo::of(&visited, came_to, kept, reached), now);
         self.account(entry, &visited, kept, (came_to, now));
         if let Visited::Passed(passed) = &visited
             && let Ok(report) = &**passed
@@ -330,69 +345,15 @@ impl<'a> Tenure<'a> {
     }
 
     fn take_kit(&mut self) -> Kit {
-        self.kit.take().unwrap_or_else(|| {
-            let mut bucket = Bucket::per_second(self.options.terms.max_rate);
-            // Whoever swept before, or a visit that was left behind, may just have deleted a batch.
-            bucket.spend(self.options.documents_in_batch());
-            let catalog = super::catalog::Catalog::new(self.options.interval);
-            Kit { bucket, catalog, suspended: HashMap::new(), kept: Kept::default() }
-        })
+        self.kit.take().unwrap_or_else(|| Kit::new(self.options, self.planning.throttle.clone(), self.health.clone()))
     }
 
-    fn ground(&self, snapshot: &Arc<Snapshot>) -> Ground {
-        Ground::new(self.registry, self.options, self.lease.clone(), snapshot.clone())
-    }
-
-    /// What the work comes to, or nothing if it does not end while the lease lasts or a stop may take.
-    async fn within<T: Send + 'static>(&mut self, work: impl Future<Output = T> + Send + 'static) -> Option<T> {
-        self.within_slice(work, &CancellationToken::new()).await
-    }
-
-    /// The same; `slice` is cancelled when the lease is asked for or lost.
-    async fn within_slice<T: Send + 'static>(
-        &mut self,
-        work: impl Future<Output = T> + Send + 'static,
-        slice: &CancellationToken,
-    ) -> Option<T> {
-        // A task of its own: a driver call must not be dropped halfway.
-        let mut task = tokio::spawn(work);
-        let mut standing = self.lease.standing();
-        let last_wait = LAST_WAIT.min(self.options.lease_time);
-        let too_long = async {
-            loop {
-                let now = standing.borrow_and_update().clone();
-                match now {
-                    Standing::Held => {}
-                    Standing::Asked(_) => slice.cancel(),
-                    Standing::Lost => {
-                        slice.cancel();
-                        return sleep(last_wait).await;
-                    }
-                }
-                tokio::select! {
-                    () = changed(&mut standing) => {}
-                    () = self.stop.late.cancelled() => return,
-                }
-            }
-        };
-        let ended = tokio::select! {
-            ended = &mut task => ended,
-            () = too_long => {
-                warn!("a database call has not returned in time and is left behind");
-                return None;
-            }
-        };
-        match ended {
-            Ok(value) => Some(value),
-            Err(error) => match error.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                Err(_) => None,
-            },
-        }
+    fn ground(&self, snapshot: &Arc<Snapshot>, now: DateTime) -> Ground {
+        Ground::new(self.registry, self.lease.clone(), snapshot.clone(), self.clock, self.planning.slice(now))
     }
 }
 
-fn entries(snapshot: &Snapshot) -> impl Iterator<Item = &Entry> {
+pub(super) fn entries(snapshot: &Snapshot) -> impl Iterator<Item = &Entry> {
     snapshot.slots.iter().filter_map(|slot| match slot {
         Slot::Good(entry) => Some(&**entry),
         Slot::Broken(_) => None,

@@ -16,7 +16,6 @@ use super::{
     catalog::Catalog,
     drift::{self, Drift},
     kept::Kept,
-    schedule::Outcome,
 };
 use crate::{
     clock::between,
@@ -25,18 +24,15 @@ use crate::{
     guard::Hook,
     lease::Lease,
     meter::Meter,
-    pacing::Bucket,
+    pacing::{Outcome, Paces, SharedHealth, Throttle, Turn},
     registry::{Slot, Snapshot, TtlRegistry, mark, walkable},
     store::{Change, Collection, DynStore},
     sweep::{self, Ended, Suspended, SweepReport, Visit},
 };
 
-/// How long a visit may begin new batches, so that others get their turn.
-const SLICE: Duration = Duration::from_secs(1);
-
 /// What is taken along from visit to visit.
 pub(super) struct Kit {
-    pub(super) bucket: Bucket,
+    pub(super) paces: Paces,
     pub(super) catalog: Catalog,
     /// Passes that a slice was too short for.
     pub(super) suspended: HashMap<ObjectId, Suspended>,
@@ -45,8 +41,16 @@ pub(super) struct Kit {
 }
 
 impl Kit {
+    pub(super) fn new(options: &Options, throttle: Throttle, health: SharedHealth) -> Self {
+        let paces = Paces::new(options.batch_size, throttle.clone(), health);
+        // Whoever swept before, or a visit that was left behind, may just have deleted a batch.
+        throttle.spend(paces.largest());
+        Self { paces, catalog: Catalog::new(options.interval), suspended: HashMap::new(), kept: Kept::default() }
+    }
+
     /// Forgets what belongs to other indexes than these.
     pub(super) fn keep(&mut self, ids: &HashSet<ObjectId>) {
+        self.paces.keep(ids);
         self.catalog.keep(ids);
         self.suspended.retain(|id, _| ids.contains(id));
         self.kept.keep(ids);
@@ -61,7 +65,10 @@ pub(super) struct Ground {
     pub(super) lease: Arc<Lease>,
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) veto: Option<Hook>,
-    pub(super) batch_size: u32,
+    /// What the database's clock showed, and when.
+    pub(super) clock: Option<(DateTime, Instant)>,
+    /// How long a visit may begin new batches.
+    pub(super) slice: Duration,
 }
 
 /// What came of a visit.
@@ -73,9 +80,15 @@ pub(super) enum Visited {
 }
 
 impl Ground {
-    pub(super) fn new(registry: &TtlRegistry, options: &Options, lease: Arc<Lease>, snapshot: Arc<Snapshot>) -> Self {
+    pub(super) fn new(
+        registry: &TtlRegistry,
+        lease: Arc<Lease>,
+        snapshot: Arc<Snapshot>,
+        clock: Option<(DateTime, Instant)>,
+        slice: Duration,
+    ) -> Self {
         let (store, meter, veto) = (registry.store.clone(), registry.meter.clone(), registry.veto.clone());
-        Self { store, meter, lease, snapshot, veto, batch_size: options.documents_in_batch() }
+        Self { store, meter, lease, snapshot, veto, clock, slice }
     }
 
     fn entry(&self, id: ObjectId) -> Option<&Entry> {
@@ -112,10 +125,11 @@ impl Ground {
         Ok(true)
     }
 
-    pub(super) async fn visit(self, mut kit: Kit, id: ObjectId, stop: CancellationToken) -> (Kit, Visited) {
+    pub(super) async fn visit(self, mut kit: Kit, turn: Turn, stop: CancellationToken) -> (Kit, Visited) {
+        let Turn { id, one_batch, .. } = turn;
         let Some(entry) = self.entry(id) else { return (kit, Visited::Skipped) };
         let visited = match self.seen(&mut kit, entry).await {
-            Ok(Some(seen)) => Visited::Passed(Box::new(self.pass(&mut kit, entry, seen, stop).await)),
+            Ok(Some(seen)) => Visited::Passed(Box::new(self.pass(&mut kit, (entry, one_batch), seen, stop).await)),
             Ok(None) => Visited::Skipped,
             Err(error) => Visited::Passed(Box::new(Err(error))),
         };
@@ -186,7 +200,7 @@ impl Ground {
     async fn pass(
         &self,
         kit: &mut Kit,
-        entry: &Entry,
+        (entry, one_batch): (&Entry, bool),
         seen: Collection,
         stop: CancellationToken,
     ) -> Result<SweepReport> {
@@ -194,8 +208,8 @@ impl Ground {
         let behind = kit.kept.begin(entry, suspended.is_some(), Instant::now());
         let options = sweep::Options {
             behind,
-            batch_size: self.batch_size,
-            max_time: Some(SLICE),
+            max_batches: one_batch.then_some(1),
+            max_time: Some(self.slice),
             read_all: entry.supporting.is_none(),
             ..sweep::Options::default()
         };
@@ -208,7 +222,8 @@ impl Ground {
             seen,
             veto: self.veto.clone(),
             lease: Some(&self.lease),
-            bucket: Some(&mut kit.bucket),
+            pace: kit.paces.of(entry.id),
+            clock: self.clock,
             stop,
             options,
             suspended,

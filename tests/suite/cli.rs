@@ -9,6 +9,7 @@ mod operators;
 mod secrets;
 mod sweep;
 mod transfer;
+mod tune;
 
 use mongodb::bson::{DateTime, doc};
 use tempfile::TempDir;

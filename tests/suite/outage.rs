@@ -2,6 +2,7 @@
 //!
 //! What a report says is held against what is really gone, which is seen by a client that goes round the fault.
 
+mod busy;
 mod silence;
 mod sweeper;
 

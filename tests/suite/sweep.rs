@@ -25,20 +25,20 @@ async fn a_drained_pass_is_told_from_one_that_reached_its_limit() {
             place.insert(name, expired(0..1000)).await;
             place.insert(name, vec![doc! { "_id": "stays", "t": DateTime::MAX }, doc! { "_id": "never" }]).await;
 
-            let report = ttl.sweep(name).max_batches(1).await.unwrap();
+            let report = ttl.sweep(name).batch_size(500).max_batches(1).await.unwrap();
             assert_eq!((report.found, report.deleted, report.batches), (500, 500, 1), "{report:?}");
             assert_eq!(report.ended, Ended::LimitReached);
             assert!(report.oldest_due.is_some());
 
             place.insert(name, expired(1000..1500)).await;
-            let report = ttl.sweep(name).await.unwrap();
+            let report = ttl.sweep(name).batch_size(500).await.unwrap();
             assert_eq!((report.found, report.deleted, report.batches), (1000, 1000, 2), "{report:?}");
             assert_eq!((report.ended, report.oldest_due, report.changed, report.left), (Ended::Drained, None, 0, 0));
             assert_eq!(place.count(name).await, 2);
 
             // The limit falls together with the last document: drained, and said so.
             place.insert(name, expired(0..1000)).await;
-            let report = ttl.sweep(name).max_batches(2).await.unwrap();
+            let report = ttl.sweep(name).batch_size(500).max_batches(2).await.unwrap();
             assert_eq!((report.deleted, report.batches, report.ended), (1000, 2, Ended::Drained), "{report:?}");
         }
     }

@@ -5,6 +5,7 @@ mod confirmed;
 mod drift;
 mod fair;
 mod handover;
+mod idle;
 mod ledger;
 mod life;
 #[cfg(feature = "cli")]

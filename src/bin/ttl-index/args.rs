@@ -5,7 +5,10 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args as Group, Parser, Subcommand};
-use ttl_index::bson::{DateTime, Document};
+use ttl_index::{
+    ClosedWindow,
+    bson::{DateTime, Document},
+};
 
 use super::{json, time};
 
@@ -102,6 +105,8 @@ pub(crate) enum Command {
     },
     /// Have sweeping go on
     Resume,
+    /// Say how fast sweepers may go, and set it for all of them, now and after restarts; what is set wins over their options
+    Tune(Tune),
     /// Insert documents from JSON Lines, in pages of 200
     Import {
         /// The collection
@@ -205,7 +210,7 @@ pub(crate) struct Sweep {
     /// The collections; by default all that have a TTL index
     #[arg(value_name = "COLL")]
     pub(crate) collections: Vec<String>,
-    /// Documents in a batch; 500 by default
+    /// Documents in a batch; by default as many as take about 75 ms
     #[arg(long, value_name = "N")]
     pub(crate) batch_size: Option<u32>,
     /// The most batches
@@ -284,20 +289,63 @@ pub(crate) struct Plan {
     #[arg(long, value_name = "N", default_value_t = 50.0, allow_hyphen_values = true)]
     pub(crate) min_rate: f64,
     /// When nothing is deleted, such as "Mon-Fri 09:00-17:00 Europe/Berlin"; may be given several times
-    #[arg(long, value_name = "WINDOW")]
-    pub(crate) window: Vec<ttl_index::ClosedWindow>,
+    #[arg(long, value_name = "WINDOW", value_parser = time::window)]
+    pub(crate) window: Vec<ClosedWindow>,
     /// How many documents are foreseen for each one that will expire, to see what a wrong forecast does
     #[arg(long, value_name = "X", default_value_t = 1.0, allow_hyphen_values = true)]
     pub(crate) forecast_scale: f64,
 }
 
 #[derive(Debug, Group)]
+#[allow(clippy::struct_excessive_bools)] // each a switch that can be typed
+pub(crate) struct Tune {
+    /// For the TTL index of this collection: the target lag and the highest rate; by default for the whole database
+    #[arg(value_name = "COLL")]
+    pub(crate) collection: Option<String>,
+    /// Within which a document shall be gone that is due: 90, 90s, 36h, 30d
+    #[arg(long, value_name = "D", value_parser = time::duration, allow_hyphen_values = true)]
+    pub(crate) target_lag: Option<Duration>,
+    /// The most documents a second
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) max_rate: Option<f64>,
+    /// The documents a second below which it goes no slower while anything is due
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) min_rate: Option<f64>,
+    /// A closed window, in which nothing is deleted: "Mon-Fri 09:00-17:00 Europe/Berlin"; weekdays and zone may be left out,
+    /// and it may be given several times. Those that were set before are replaced
+    #[arg(long, value_name = "WINDOW", value_parser = time::window)]
+    pub(crate) window: Vec<ClosedWindow>,
+    /// No closed windows, whatever a sweeper was told
+    #[arg(long, conflicts_with = "window")]
+    pub(crate) always_open: bool,
+    /// Delete what is due now as fast as is allowed, closed windows or not
+    #[arg(long)]
+    pub(crate) finish_now: bool,
+    /// No longer
+    #[arg(long, conflicts_with = "finish_now")]
+    pub(crate) no_finish_now: bool,
+    /// Leave everything to the options of the sweepers again that is not set along with this
+    #[arg(long)]
+    pub(crate) reset: bool,
+}
+
+#[derive(Debug, Group)]
 pub(crate) struct Run {
+    /// Within which a document shall be gone that is due: 90, 90s, 36h, 30d
+    #[arg(long, value_name = "D", default_value = "24h", value_parser = time::duration, allow_hyphen_values = true)]
+    pub(crate) target_lag: Duration,
     /// The most documents a second, over all TTL indexes
     #[arg(long, value_name = "N", default_value_t = 1000.0, allow_hyphen_values = true)]
     pub(crate) max_rate: f64,
-    /// Documents in a batch; half a second's worth of the rate at most
-    #[arg(long, value_name = "N", default_value_t = 500)]
+    /// The documents a second below which it goes no slower while anything is due; --max-rate at most
+    #[arg(long, value_name = "N", default_value_t = 50.0, allow_hyphen_values = true)]
+    pub(crate) min_rate: f64,
+    /// A closed window, in which nothing is deleted: "Mon-Fri 09:00-17:00 Europe/Berlin"; weekdays and zone may be left out,
+    /// and it may be given several times
+    #[arg(long, value_name = "WINDOW", value_parser = time::window)]
+    pub(crate) window: Vec<ClosedWindow>,
+    /// The most documents in a batch, which has as many as take about 75 ms, and half a second's worth of the rate
+    #[arg(long, value_name = "N", default_value_t = 5000)]
     pub(crate) batch_size: u32,
     /// How often each TTL index is visited: 90, 90s, 36h, 30d
     #[arg(long, value_name = "D", default_value = "60s", value_parser = time::duration, allow_hyphen_values = true)]

@@ -27,10 +27,13 @@ pub(crate) async fn run(args: args::Run, uri: Option<&str>) -> anyhow::Result<u8
     };
     let Some(registry) = registry(&target, &stop).await? else { return Ok(DONE) };
     let mut sweeper = Sweeper::new(registry)
+        .target_lag(args.target_lag)
         .max_rate(args.max_rate)
+        .min_rate(args.min_rate)
         .batch_size(args.batch_size)
         .interval(args.interval)
         .lease_time(args.lease_time);
+    sweeper = args.window.into_iter().fold(sweeper, Sweeper::closed);
     if let Some(name) = args.name {
         sweeper = sweeper.name(name);
     }

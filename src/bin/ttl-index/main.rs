@@ -3,11 +3,11 @@
 //! | module | concern |
 //! |---|---|
 //! | `args` | what can be typed |
-//! | `time` | durations and instants, in and out |
+//! | `time` | durations, instants and times of the week, in and out |
 //! | `json` | Extended JSON, in and out |
 //! | `target` | which database a URI means, and its documents |
 //! | `role` | the privileges that a user needs |
-//! | `daemon`, `status` | `run`, and `status`, `pause`, `resume` |
+//! | `daemon`, `status`, `tune` | `run`, and `status`, `pause`, `resume`, `tune` |
 //! | `signal` | SIGINT and SIGTERM |
 //! | `indexes`, `operations`, `explain`, `doctor`, `sweep`, `archive`, `import`, `export` | the commands |
 //! | `plan`, `plot` | a load simulated, and drawn |
@@ -38,6 +38,7 @@ mod status;
 mod sweep;
 mod target;
 mod time;
+mod tune;
 
 use std::{io, process::ExitCode};
 
@@ -88,6 +89,7 @@ async fn run(args: Args) -> anyhow::Result<u8> {
         Command::Status { watch } => status::status(watch, uri, json).await,
         Command::Pause { duration } => status::pause(duration, uri, json).await,
         Command::Resume => status::resume(uri, json).await,
+        Command::Tune(args) => tune::run(args, uri, json).await,
         Command::Import { collection, file } => import::run(&collection, &file, uri, json).await,
         Command::Export(export) => export::run(export, uri, json).await,
     }

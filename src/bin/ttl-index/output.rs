@@ -34,7 +34,7 @@ pub(crate) fn indexes(indexes: &[IndexInfo], json: bool) -> anyhow::Result<()> {
     if indexes.is_empty() {
         return Ok(());
     }
-    let rows: Vec<[String; 9]> = indexes.iter().map(index_row).collect();
+    let rows: Vec<[String; 11]> = indexes.iter().map(index_row).collect();
     let titles = [
         "COLLECTION",
         "NAME",
@@ -44,10 +44,12 @@ pub(crate) fn indexes(indexes: &[IndexInfo], json: bool) -> anyhow::Result<()> {
         "SUPPORTING INDEX",
         "PARTIAL FILTER",
         "KEPT WHILE",
+        "TARGET LAG",
+        "MAX RATE",
         "PROBLEM",
     ];
-    // The last three only if there are any.
-    let shown: Vec<usize> = (0..9).filter(|i| *i < 6 || rows.iter().any(|row| !row[*i].is_empty())).collect();
+    // The last five only if there are any.
+    let shown: Vec<usize> = (0..11).filter(|i| *i < 6 || rows.iter().any(|row| !row[*i].is_empty())).collect();
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header(shown.iter().map(|i| titles[*i]));
@@ -55,7 +57,7 @@ pub(crate) fn indexes(indexes: &[IndexInfo], json: bool) -> anyhow::Result<()> {
     line(table.trim_fmt())
 }
 
-fn index_row(index: &IndexInfo) -> [String; 9] {
+fn index_row(index: &IndexInfo) -> [String; 11] {
     let supporting = index.supporting_index.as_ref();
     [
         index.collection.clone(),
@@ -66,6 +68,8 @@ fn index_row(index: &IndexInfo) -> [String; 9] {
         supporting.map_or_else(|| "none".to_owned(), |supporting| supporting.name.clone()),
         index.partial_filter.as_ref().map(|filter| relaxed(filter).to_string()).unwrap_or_default(),
         index.guards.iter().map(ToString::to_string).collect::<Vec<_>>().join(", or "),
+        index.target_lag.map(time::in_words).unwrap_or_default(),
+        index.max_rate.map(|rate| rate.to_string()).unwrap_or_default(),
         index.problem.clone().unwrap_or_default(),
     ]
 }
@@ -86,6 +90,12 @@ fn index_json(index: &IndexInfo) -> Value {
     }
     if !index.guards.is_empty() {
         report["guards"] = index.guards.iter().map(|guard| relaxed(&guard.clone().into())).collect();
+    }
+    if let Some(lag) = index.target_lag {
+        report["targetLagSeconds"] = json!(lag.as_secs_f64());
+    }
+    if let Some(rate) = index.max_rate {
+        report["maxRate"] = json!(rate);
     }
     if let Some(problem) = &index.problem {
         report["problem"] = json!(problem);

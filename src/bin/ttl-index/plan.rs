@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context;
 use serde_json::json;
-use ttl_index::{Impossible, Minute, Simulation, Summary, Trace, TraceError};
+use ttl_index::{Minute, Shortfall, Simulation, Summary, Trace, TraceError};
 
 use super::{
     args::Plan,
@@ -92,7 +92,7 @@ fn verdict(summary: &Summary) -> String {
     match summary.impossible {
         None if summary.late == 0 => "on time".to_owned(),
         None => format!("{} documents late", summary.late),
-        Some(Impossible { allowed, needed, .. }) => format!(
+        Some(Shortfall { allowed, needed, .. }) => format!(
             "impossible: {}/s allowed, {}/s needed, {} documents late",
             rate(allowed),
             rate(needed),

@@ -40,7 +40,7 @@ pub(crate) struct Args {
 enum Duty {
     /// Delete what is due: a sweeper, or `sweep`
     Sweep,
-    /// Create, modify, drop and repair TTL indexes, pause and resume
+    /// Create, modify, drop and repair TTL indexes, pause, resume and tune
     Manage,
     /// List, explain, doctor, status, operations, and read the documents that are judged
     Look,

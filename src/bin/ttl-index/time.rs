@@ -1,8 +1,11 @@
-//! Durations and instants, as they are typed and as they are shown.
+//! Durations, instants and times of the week, as they are typed and as they are shown.
 
 use std::time::Duration;
 
-use ttl_index::bson::{Bson, DateTime};
+use ttl_index::{
+    ClosedWindow,
+    bson::{Bson, DateTime},
+};
 
 use super::json;
 
@@ -23,6 +26,9 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 
 /// As [`duration`] reads it, in the largest unit that leaves no rest.
 pub(crate) fn in_words(duration: Duration) -> String {
+    if duration.subsec_nanos() > 0 {
+        return format!("{}s", duration.as_secs_f64());
+    }
     let seconds = duration.as_secs();
     let units = [(86_400, "d"), (3600, "h"), (60, "m")];
     match units.iter().find(|(unit, _)| seconds != 0 && seconds.is_multiple_of(*unit)) {
@@ -47,6 +53,11 @@ pub(crate) fn show(date: DateTime) -> String {
     date.try_to_rfc3339_string().unwrap_or_else(|_| date.to_string())
 }
 
+/// `Mon-Fri 09:00-17:00 Europe/Berlin`.
+pub(crate) fn window(text: &str) -> Result<ClosedWindow, String> {
+    text.parse().map_err(|refusal: ttl_index::Refusal| refusal.message().to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,6 +80,7 @@ mod tests {
             assert_eq!(in_words(Duration::from_secs(seconds)), text);
             assert_eq!(duration(text), Ok(Duration::from_secs(seconds)));
         }
+        assert_eq!(duration(&in_words(Duration::from_millis(90_500))), Ok(Duration::from_millis(90_500)));
         let date = DateTime::from_millis(1_372_636_800_000);
         assert_eq!(show(date), "2013-07-01T00:00:00Z");
         assert_eq!(instant(&show(date)), Ok(date));

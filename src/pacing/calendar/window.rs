@@ -188,7 +188,7 @@ impl ClosedWindow {
             let jump = self.zone.following(at.earlier().ok()?).next()?.timestamp().as_millisecond();
             return Some((jump, jump));
         }
-        let (first, last) = (at.clone().earlier().ok()?, at.later().ok()?);
+        let (first, last) = (at.earlier().ok()?, at.later().ok()?);
         Some((first.as_millisecond(), last.as_millisecond() + 60_000))
     }
 }

@@ -36,6 +36,8 @@ pub(super) struct Counting {
     at: Option<i64>,
     /// How many documents it has found.
     found: f64,
+    /// When it got on last.
+    got_on: Option<i64>,
     /// When the last round was over, and how long nothing need be counted after it.
     rests: Option<(i64, i64)>,
     newly_at: Option<i64>,
@@ -61,11 +63,11 @@ const USUAL: u64 = 200_000;
 const MOST: u64 = 1_000_000;
 const LEAST: u64 = 1_000;
 
-/// What goes before all else: what is due is not known, or what is known is wrong.
+/// What goes before all else: it is not known what is due. Indexes with few documents first.
 const UNKNOWN: f64 = 1e15;
-const WRONG: f64 = 1e12;
-/// How much more a document that is due counts than one that will be.
+/// How much more it tells what is due, and that what is known of it is wrong, than what lies ahead.
 const DUE: f64 = 10.0;
+const WRONG: f64 = 100.0;
 
 impl Default for Counting {
     fn default() -> Self {
@@ -74,6 +76,7 @@ impl Default for Counting {
             known: false,
             at: Some(i64::MIN),
             found: 0.0,
+            got_on: None,
             rests: None,
             newly_at: None,
             again: None,
@@ -86,6 +89,11 @@ impl Default for Counting {
     }
 }
 
+/// What many documents tell more than few, for what it costs to count them.
+fn worth(documents: f64) -> f64 {
+    1.0 + documents.max(0.0).ln_1p()
+}
+
 /// What is certain of a count that a limit may have ended: up to where, and the slices.
 pub(super) type Complete = (i64, Vec<(i64, f64)>);
 
@@ -95,8 +103,10 @@ impl Counting {
         Self { generation: self.generation + 1, ..Self::default() }
     }
 
-    pub(super) fn drained(&mut self) {
+    /// What was asked before counts what is gone now.
+    pub(super) fn drained(&mut self, several: bool) {
         self.again = None;
+        self.generation += u64::from(several);
     }
 
     pub(super) fn again(&mut self, now: i64, until: i64, steps: Steps) {
@@ -163,7 +173,7 @@ impl Forecast {
 
     fn wants_again(&self) -> Option<Want> {
         let again = self.counting.again?;
-        Some(self.want(Purpose::Again, again.at, again.until, WRONG))
+        Some(self.want(Purpose::Again, again.at, again.until, WRONG * worth(again.found)))
     }
 
     /// How long since, in multiples of the time it may be.
@@ -176,22 +186,23 @@ impl Forecast {
         let documents = self.ledger.up_to(i64::MAX);
         if self.several {
             let stale = self.counting.newly_at.map(|at| Self::staleness(now, at, self.steps.refresh));
-            let weight = stale.map_or(UNKNOWN, |stale| DUE * (1.0 + documents) * stale);
+            let weight = stale.map_or(UNKNOWN, |stale| DUE * worth(documents) * stale);
             return stale.is_none_or(|stale| stale >= 1.0).then(|| self.want(Purpose::Due, i64::MIN, ended, weight));
         }
         let stale = self.counting.newly_at.map_or(1.0, |at| Self::staleness(now, at, self.steps.newly));
         let wanted = self.counting.known && ended > self.counted && documents > 0.0 && stale >= 1.0;
-        wanted.then(|| self.want(Purpose::Newly, self.counted, ended, DUE * (1.0 + documents) * stale))
+        wanted.then(|| self.want(Purpose::Newly, self.counted, ended, DUE * worth(documents) * stale))
     }
 
     fn wants_round(&self, now: i64, ended: i64) -> Option<Want> {
         if self.several {
             return None;
         }
-        let stale = match self.counting.rests {
-            // As much as if a day had passed.
-            None => 24.0,
-            Some((since, _)) => Self::staleness(now, since, self.steps.refresh),
+        let stale = match (self.counting.at, self.counting.got_on, self.counting.rests) {
+            // One under way that takes long does not hold up the others.
+            (Some(_), Some(got_on), _) => 1.0 + Self::staleness(now, got_on, self.steps.refresh),
+            (None, _, Some((since, _))) => Self::staleness(now, since, self.steps.refresh),
+            _ => 2.0,
         };
         let at = match (self.counting.at, self.counting.rests) {
             (Some(at), _) => at,
@@ -201,7 +212,8 @@ impl Forecast {
         let from = at.max(self.counted);
         let until = self.steps.end(ended.saturating_add(self.steps.horizon));
         let documents: f64 = self.counting.found + self.ahead.values().sum::<f64>();
-        let weight = if self.counting.known { (1.0 + documents) * stale } else { UNKNOWN };
+        let known = self.counting.known;
+        let weight = if known { worth(documents) * stale } else { UNKNOWN / (1.0 + self.counting.found) };
         (from < until).then(|| self.want(Purpose::Round, from, until, weight))
     }
 
@@ -252,7 +264,7 @@ impl Forecast {
         let Again { found, until: end, .. } = *again;
         if until >= end {
             self.counting.again = None;
-            self.correct(found, end, now);
+            self.correct(found, false, end, now);
         }
     }
 
@@ -264,7 +276,7 @@ impl Forecast {
         let until = want.range.until.timestamp_millis();
         if self.counting.known {
             let found = census.slices.iter().map(|(_, n)| count(*n)).sum::<f64>() + count(census.several);
-            self.correct(found, until, now);
+            self.correct(found, census.reached.is_some(), until, now);
         } else {
             let dated = census.slices.iter().map(|(start, n)| {
                 let start = start.timestamp_millis();
@@ -282,15 +294,15 @@ impl Forecast {
         self.counting.newly_at = Some(now);
     }
 
-    /// Sets right what is known of the documents up to a date: as many were found. Those that were not known are due since
-    /// they were seen.
-    fn correct(&mut self, found: f64, until: i64, now: i64) {
+    /// Sets right what is known of the documents up to a date: as many were found, or more. Those that were not known are due
+    /// since they were seen.
+    fn correct(&mut self, found: f64, or_more: bool, until: i64, now: i64) {
         let known: f64 = self.ledger.up_to(until);
         let there = (found - self.left).max(0.0);
         if there > known {
             let more = Entry { seen: now, ..Entry::counted(i64::MIN, until, there - known) };
             self.ledger.add([more]);
-        } else if known > 0.0 {
+        } else if known > 0.0 && !or_more {
             self.ledger.scale(there / known);
         }
     }
@@ -299,11 +311,11 @@ impl Forecast {
 impl Counting {
     fn round(&mut self, until: i64, found: f64, whole: bool, now: i64, steps: Steps) {
         self.found += found;
-        self.at = Some(until);
+        (self.at, self.got_on) = (Some(until), Some(now));
         if whole {
             let rest = if self.found > 0.0 { steps.refresh } else { steps.rest };
             self.rests = Some((now, rest));
-            (self.at, self.found) = (None, 0.0);
+            (self.at, self.got_on, self.found) = (None, None, 0.0);
             self.ceiling = self.ceiling.saturating_mul(2).min(MOST);
         }
     }

@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::Arc};
 use futures_util::{FutureExt, future::BoxFuture};
 use mongodb::bson::{Bson, DateTime, RawDocumentBuf};
 
-use super::{blocking, documents, keys::id_key, rules::CompiledEntry, tables::Tables};
+use super::{blocking, census, documents, keys::id_key, rules::CompiledEntry, tables::Tables};
 use crate::{
     error::{Error, Result},
     store::{Deletion, Found, Pass, Position, Target},
@@ -121,7 +121,7 @@ impl Pass for EmbeddedPass {
         if self.target.index.is_none() {
             return std::future::ready(Ok(None)).boxed();
         }
-        blocking(&self.tables, move |tables| tables.date_after(entry, cutoff))
+        blocking(&self.tables, move |tables| census::date_after(tables, entry, cutoff))
     }
 
     fn read_again(&mut self, ids: Vec<Bson>) -> BoxFuture<'_, Result<Vec<RawDocumentBuf>>> {

@@ -172,18 +172,19 @@ impl Tables {
         Ok(count)
     }
 
-    /// The earliest date after this one that is listed under an entry.
-    pub(super) fn date_after(&self, entry: ObjectId, date: DateTime) -> Result<Option<DateTime>> {
+    /// Hands over the dates listed under an entry, from this one on and ascending, until `wanted` says no.
+    pub(super) fn dates(&self, entry: ObjectId, from: i64, mut wanted: impl FnMut(DateTime) -> bool) -> Result<()> {
         let read = self.database.begin_read().map_err(failed(READING))?;
         let due = read.open_table(DUE).map_err(failed(READING))?;
-        let Some(after) = date.timestamp_millis().checked_add(1) else { return Ok(None) };
         let entry = entry.bytes();
-        let Some(row) = due.range((&entry, after, Key::default())..).map_err(failed(READING))?.next() else {
-            return Ok(None);
-        };
-        let (row, _) = row.map_err(failed(READING))?;
-        let (row_entry, date, _) = row.value();
-        Ok((*row_entry == entry).then(|| DateTime::from_millis(date)))
+        for row in due.range((&entry, from, Key::default())..).map_err(failed(READING))? {
+            let (row, _) = row.map_err(failed(READING))?;
+            let (row_entry, date, _) = row.value();
+            if *row_entry != entry || !wanted(DateTime::from_millis(date)) {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// The documents listed under an entry, in the order of their dates and keys, from here up to that date, at most `limit`,

@@ -59,7 +59,9 @@ impl Sweeping<'_> {
             return Ok((None, stay));
         };
         self.sent += 1;
+        let sent = Instant::now();
         let deletion = pass.delete(&doomed, until).await.unwrap_or_else(Deletion::Uncertain);
+        self.busy += sent.elapsed();
         let (again, outcome) = self.settle(pass, &doomed, cutoff, deletion).await;
         // Whatever became of the delete: what is there must not be taken for deleted.
         let told = self.tell_archive(&doomed, &again.there).await;
@@ -95,6 +97,9 @@ impl Sweeping<'_> {
                 self.progress.changed += asked;
                 return (there(pass, doomed).await.unwrap_or_default(), Err(refusal.into()));
             }
+            Deletion::Uncertain(error) if self.tries_again(&error) => {
+                return self.put_off(pass, doomed, cutoff, error).await;
+            }
             Deletion::Uncertain(error) => return (self.count_after_doubt(pass, doomed).await, Err(error)),
         };
         self.progress.deleted += count;
@@ -117,8 +122,12 @@ impl Sweeping<'_> {
         self.progress.changed += asked - gone - left;
         // One document that somebody holds is stepped over. A database that gets nothing done is left alone.
         self.stalled = left == asked && gave_up.as_ref().is_some_and(|error| !error.is_lasting());
+        self.gave_up = gave_up.is_some();
         match gave_up.filter(|_| self.stalled && stalled_before) {
-            Some(error) => (again, Err(error)),
+            Some(error) => {
+                self.overload = error.overload();
+                (again, Err(error))
+            }
             None => (again, Ok(())),
         }
     }

@@ -33,7 +33,7 @@ impl Sweeping<'_> {
         Ok(documents.into_iter().filter_map(|document| self.due(document, cutoff)).collect())
     }
 
-    fn due(&self, document: RawDocumentBuf, cutoff: DateTime) -> Option<Found> {
+    pub(super) fn due(&self, document: RawDocumentBuf, cutoff: DateTime) -> Option<Found> {
         let dates = self.visit.entry.rule.expiring_dates(&document).filter(|dates| dates.earliest <= cutoff)?;
         let id = id_of(&document)?;
         Some(Found { id, dates: Some(dates), whole: self.visit.reading().reads_whole().then_some(document) })
@@ -89,6 +89,6 @@ pub(super) async fn there(pass: &mut dyn Pass, doomed: &[Found]) -> Result<Again
     Ok(Again { there, ..Again::default() })
 }
 
-fn id_of(document: &RawDocumentBuf) -> Option<Bson> {
+pub(super) fn id_of(document: &RawDocumentBuf) -> Option<Bson> {
     document.get("_id").ok().flatten().and_then(|id| Bson::try_from(id).ok())
 }

@@ -293,6 +293,10 @@ fn what_it_is_told_must_make_sense() {
     for (arguments, code, words) in [
         (&["run", "--max-rate", "0"][..], 3, "the rate must be a number above 0"),
         (&["run", "--max-rate", "nan"], 3, "the rate must be a number above 0"),
+        (&["run", "--min-rate", "-1"], 3, "the lowest rate must be 0 or a number above"),
+        (&["run", "--target-lag", "0"], 3, "the target lag must be 1 s to 366 days"),
+        (&["run", "--window", "00:00-12:00", "--window", "12:00-24:00"], 3, "only 0.0 hours of a week open"),
+        (&["run", "--window", "25:00-26:00"], 2, "25:00 is no time of day"),
         (&["run", "--batch-size", "0"], 3, "the batch size must be 1 to 100000"),
         (&["run", "--interval", "0"], 3, "the interval between visits must be above 0"),
         (&["run", "--lease-time", "0s"], 3, "the lease time must be 1 s to 1 day"),

@@ -32,7 +32,9 @@ impl Background {
         self.shutdown().await;
         let mut sweeper = Sweeper::new(ttl.clone()).interval(*self.interval.lock().unwrap());
         if let Some(rate) = limits["max_deletes_per_second"].as_f64() {
-            sweeper = sweeper.max_rate(rate / self.second.as_secs_f64());
+            // A limit that is made use of, as theirs are.
+            let rate = rate / self.second.as_secs_f64();
+            sweeper = sweeper.max_rate(rate).min_rate(rate);
         }
         *self.running.lock().unwrap() = Some(sweeper.start().unwrap());
     }

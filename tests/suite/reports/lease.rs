@@ -46,8 +46,10 @@ async fn one_does_the_work(mut play: Play) {
          only one leader works",
     )
     .await;
-    // A turn that is over within its last batch does not make it smaller.
-    assert_eq!(workers, [(10_000, 0, 100)]);
+    let [(deleted, changed, batches)] = workers[..] else { panic!("several have deleted: {workers:?}") };
+    assert_eq!((deleted, changed), (10_000, 0));
+    // Batches are smaller where they take long.
+    assert!((100..=1_000).contains(&batches), "{batches} batches");
     play.finish().await;
 }
 

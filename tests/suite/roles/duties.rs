@@ -84,6 +84,8 @@ pub(super) async fn by_the_library(bench: &Bench, duty: Duty, way: Way) -> Resul
             ttl.drop_index(SESSIONS, "t_1").await?;
             ttl.pause().await?;
             ttl.resume().await?;
+            ttl.tune().max_rate(500.0).finish_now(true).await?;
+            ttl.tune().reset().await?;
         }
         Duty::Look => {
             assert_eq!(ttl.list_indexes().await?.len(), 2);
@@ -92,6 +94,7 @@ pub(super) async fn by_the_library(bench: &Bench, duty: Duty, way: Way) -> Resul
             ttl.now().await?;
             ttl.status().await?;
             ttl.operations().await?;
+            ttl.tune().await?;
         }
     }
     Ok(())
@@ -109,13 +112,22 @@ pub(super) fn by_the_program(bench: &Bench, duty: Duty) -> Result<(), String> {
             &["list"],
             &["pause"],
             &["resume"],
+            &["tune", "--max-rate", "500", "--finish-now"],
+            &["tune", SESSIONS, "--target-lag", "1h"],
+            &["tune", "--reset"],
             &["repair", LATE],
             &["drop", SESSIONS],
             &["drop", LATE, "t_1"],
         ],
-        Duty::Look => {
-            &[&["list"], &["list", SESSIONS], &["explain", SESSIONS], &["explain", LATE], &["status"], &["operations"]]
-        }
+        Duty::Look => &[
+            &["list"],
+            &["list", SESSIONS],
+            &["explain", SESSIONS],
+            &["explain", LATE],
+            &["status"],
+            &["operations"],
+            &["tune"],
+        ],
     };
     for command in commands {
         let run = Program::at(&bench.uri).run(command);
