@@ -15,8 +15,7 @@ use std::time::Duration;
 use mongodb::bson::DateTime;
 
 use self::{
-    load::{Load, Micros, SECOND, seconds},
-    tally::Tally,
+    load::{Micros, SECOND, seconds},
 };
 use super::{
     optimum::{Work, lowest_peak},

@@ -77,6 +77,12 @@ impl Load {
         self.cohorts.get(self.cohorts.partition_point(|cohort| cohort.until <= gone)).map(Expiring::due_since)
     }
 
+    /// The date of the next that expire, in seconds; none if all have.
+    pub(super) fn next_date(&self, now: Micros) -> Option<i64> {
+        let second = now.div_euclid(SECOND);
+        self.cohorts.get(self.cohorts.partition_point(|cohort| cohort.date <= second)).map(|cohort| cohort.date)
+    }
+
     /// The date of the last one that was deleted, in seconds: before it nothing is left.
     pub(super) fn last_deleted(&self) -> Option<i64> {
         self.cohorts.get(self.cohorts.partition_point(|cohort| cohort.until < self.deleted)).map(|cohort| cohort.date).filter(|_| self.deleted > 0)
@@ -135,6 +141,7 @@ mod tests {
     fn the_oldest_go_first() {
         let mut load = load("-5,2\n0,3\n60,4\n");
         assert_eq!((load.total(), load.due(-1), load.due(0), load.due(60 * SECOND)), (9, 2, 5, 9));
+        assert_eq!((load.next_date(0), load.next_date(60 * SECOND)), (Some(60), None));
         assert_eq!(load.between(None, 59).collect::<Vec<_>>(), [(-5, 2), (0, 3)]);
         assert_eq!(load.between(Some(-5), 60).collect::<Vec<_>>(), [(0, 3), (60, 4)]);
         assert_eq!(load.last_deleted(), None);

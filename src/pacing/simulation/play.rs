@@ -16,13 +16,16 @@ use crate::{
     store::{Census, CensusRange},
 };
 
-/// How often an index is visited at least, and how long a visit takes at most, as in the service.
+/// How often an index is visited at least, as in the service.
 const INTERVAL: Duration = Duration::from_secs(60);
+
+/// How long a visit takes at most in the service, so that others get their turn. Here is no other: it takes longer if nothing
+/// is planned or counted meanwhile.
 const VISIT: Micros = SECOND;
 
-/// How soon it is looked again whether something is to be counted, after a count and otherwise.
+/// How soon after a count there are the means for another, and how soon it is asked again if there are none, as in the service.
 const NEXT_COUNT: Micros = SECOND / 2;
-const NO_COUNT: Micros = 10 * SECOND;
+const LOOK_FOR_MEANS: Micros = SECOND / 4;
 
 /// What came of it.
 pub(super) struct Played {
@@ -100,7 +103,9 @@ impl Play {
     fn visit(&mut self, id: ObjectId, rate: f64) {
         let cutoff = self.date();
         let due = self.load.due(self.now);
-        let mut documents = due.min(in_time(rate, VISIT).max(1));
+        let planned = micros(self.pacer.plans_at(self.instant()) - self.instant());
+        let time = planned.min(self.count_at - self.now).max(VISIT);
+        let mut documents = due.min(in_time(rate, time).max(1));
         let mut end = self.now + time_for(documents, rate);
         if documents > 0 && self.pacer.closed_until(date(end - 1)).is_some() {
             // Windows begin with a minute.
@@ -117,11 +122,16 @@ impl Play {
             self.now = end;
         }
         let drained = documents == due;
-        let outcome = if drained { Outcome::Drained(None) } else { Outcome::More };
+        let outcome = if drained { Outcome::Drained(self.next_expiry()) } else { Outcome::More };
         let up_to = self.load.last_deleted().map(field_date);
         let found = (drained.then_some((cutoff, 0)), up_to);
         let at = (self.date(), self.instant());
         self.pacer.visited(id, (outcome, documents), found, at);
+    }
+
+    fn next_expiry(&self) -> Option<Duration> {
+        let next = self.load.next_date(self.now)?.saturating_mul(SECOND) - self.now;
+        Some(Duration::from_micros(u64::try_from(next).unwrap_or_default()))
     }
 
     /// Answers what the forecasts ask, as far as the budget goes.
@@ -131,14 +141,19 @@ impl Play {
         }
         let now = self.date();
         let mut wants = self.pacer.wants(now);
-        let picked = self.budget.pick(&mut wants, now);
-        self.count_at = self.now + if picked.is_some() { NEXT_COUNT } else { NO_COUNT };
-        let Some((id, want)) = picked else { return };
+        let nothing = wants.is_empty();
+        let Some((id, want)) = self.budget.pick(&mut wants, now) else {
+            let planned = micros(self.pacer.plans_at(self.instant()) - self.instant());
+            self.count_at = self.now + if nothing { planned.max(SECOND / 1000) } else { LOOK_FOR_MEANS };
+            return;
+        };
         let census = self.census(&want.range);
         self.budget.settle(&want, census.documents());
         if let Some(forecast) = self.pacer.forecast(id) {
             forecast.counted(&want, Some(&census), now);
         }
+        self.pacer.plan_anew();
+        self.count_at = self.now + NEXT_COUNT;
     }
 
     /// As a database would count: what is due exactly; of the rest so much as is to be foreseen of it.
