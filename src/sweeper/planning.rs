@@ -57,9 +57,10 @@ pub(super) struct Planning {
 
 impl Planning {
     pub(super) fn new(terms: &Terms, health: SharedHealth, stop: CancellationToken) -> Self {
+        let pacer = Pacer::new(terms.clone());
         Self {
-            pacer: Pacer::new(terms.clone()),
-            throttle: Throttle::per_second(terms.max_rate),
+            throttle: Throttle::per_second(pacer.floor()),
+            pacer,
             health,
             politeness: Politeness::default(),
             verdict: None,
