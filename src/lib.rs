@@ -95,7 +95,7 @@ pub use guard::{Batch, Decision, Reference, Veto, VetoFuture};
 pub use index::TtlIndex;
 pub use meter::{Counters, Counts, Delays, IndexCounters, METRICS, Metric, MetricKind};
 pub use operation::{ChangeType, Operation, OperationError, OperationState, ProgressDocuments};
-pub use pacing::{ClosedWindow, Shortfall, Signal};
+pub use pacing::{ClosedWindow, Minute, Shortfall, Signal, Simulate, Simulation, Summary, Trace, TraceError};
 pub use prune::{AppliedRetention, CollectionPass, Pruned, Retention, RetentionOutcome, RetentionSource, SweepIfDue};
 #[cfg(feature = "tower")]
 pub use prune::{PruneAfter, PruneLayer, Pruning};

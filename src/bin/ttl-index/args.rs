@@ -84,6 +84,9 @@ pub(crate) enum Command {
     Sweep(Sweep),
     /// Put the documents of an archive back; what is there is left as it is
     Restore(Restore),
+    /// Say how a load would be deleted: its rate and backlog over time, and whether all of it is gone in time. Needs no
+    /// database
+    Plan(Plan),
     /// Print the MongoDB role that a user needs, as the createRole command that makes it
     Role(super::role::Args),
     /// Sweep in the background until SIGTERM or SIGINT: visit every TTL index about once a minute, as the only one who does
@@ -268,6 +271,29 @@ pub(crate) struct Restore {
     /// The collection to put them into; by default the one they were deleted from
     #[arg(long, value_name = "COLL")]
     pub(crate) into: Option<String>,
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct Plan {
+    /// The load: lines `expires_at_seconds,count`, with seconds since the rule comes into force, which is on a Monday at
+    /// midnight UTC; negative for what has expired before. - is standard input
+    #[arg(long, value_name = "FILE|-")]
+    pub(crate) trace: PathBuf,
+    /// Within which a document shall be gone that is due: 90, 90s, 36h, 30d
+    #[arg(long, value_name = "D", default_value = "24h", value_parser = time::duration, allow_hyphen_values = true)]
+    pub(crate) target_lag: Duration,
+    /// The most documents a second
+    #[arg(long, value_name = "N", default_value_t = 1000.0, allow_hyphen_values = true)]
+    pub(crate) max_rate: f64,
+    /// The least documents a second while anything is due
+    #[arg(long, value_name = "N", default_value_t = 50.0, allow_hyphen_values = true)]
+    pub(crate) min_rate: f64,
+    /// When nothing is deleted, such as "Mon-Fri 09:00-17:00 Europe/Berlin"; may be given several times
+    #[arg(long, value_name = "WINDOW", value_parser = time::window)]
+    pub(crate) window: Vec<ClosedWindow>,
+    /// How many documents are foreseen for each one that will expire, to see what a wrong forecast does
+    #[arg(long, value_name = "X", default_value_t = 1.0, allow_hyphen_values = true)]
+    pub(crate) forecast_scale: f64,
 }
 
 #[derive(Debug, Group)]

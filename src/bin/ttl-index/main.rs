@@ -10,6 +10,7 @@
 //! | `daemon`, `status`, `tune` | `run`, and `status`, `pause`, `resume`, `tune` |
 //! | `signal` | SIGINT and SIGTERM |
 //! | `indexes`, `operations`, `explain`, `doctor`, `sweep`, `archive`, `import`, `export` | the commands |
+//! | `plan`, `plot` | a load simulated, and drawn |
 //! | `sink` | where an export goes: a file that is whole, or standard output |
 //! | `listen` | the page of metrics |
 //! | `output` | tables, lines of JSON, progress |
@@ -28,6 +29,8 @@ mod json;
 mod listen;
 mod operations;
 mod output;
+mod plan;
+mod plot;
 mod role;
 mod signal;
 mod sink;
@@ -79,6 +82,7 @@ async fn run(args: Args) -> anyhow::Result<u8> {
         Command::Explain(explain) => explain::run(explain, uri, json).await,
         Command::Doctor(doctor) => doctor::run(doctor, uri, json).await,
         Command::Sweep(sweep) => sweep::run(sweep, uri, json).await,
+        Command::Plan(args) => plan::run(args, json),
         Command::Restore(args) => archive::restore(args, uri, json).await,
         Command::Role(args) => role::run(&args, uri, json),
         Command::Run(run) => daemon::run(run, uri).await,
