@@ -26,10 +26,13 @@ SIZES = [10_000, 1_000_000]
 LIMIT_MB = 20
 
 
-def find_mongod():
+def cache():
     caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    cache = os.environ.get("TTL_INDEX_TEST_CACHE") or os.path.join(caches, "ttl-index")
-    cached = sorted(glob.glob(os.path.join(cache, "mongod-*")))
+    return os.environ.get("TTL_INDEX_TEST_CACHE") or os.path.join(caches, "ttl-index")
+
+
+def find_mongod():
+    cached = sorted(glob.glob(os.path.join(cache(), "mongod-*")))
     found = os.environ.get("MONGOD") or shutil.which("mongod") or (cached[-1] if cached else None)
     return found or sys.exit("there is no mongod: set MONGOD, or run the tests once, which fetch one")
 
@@ -41,13 +44,14 @@ def build():
     return os.path.join(root, target, "release", "ttl-index")
 
 
-def start_mongod(directory):
+def start_mongod(directory, options=(), preexec=None):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [find_mongod(), "--dbpath", directory, "--bind_ip", "127.0.0.1", "--port", str(port), "--nounixsocket"]
     log = open(os.path.join(directory, "log"), "wb")
-    server = subprocess.Popen(command + ["--wiredTigerCacheSizeGB", "1"], stdout=log, stderr=log)
+    command += ["--wiredTigerCacheSizeGB", "1", *options]
+    server = subprocess.Popen(command, stdout=log, stderr=log, preexec_fn=preexec)
     for _ in range(600):
         if server.poll() is not None:
             sys.exit(f"mongod ended with exit code {server.returncode}")

@@ -127,17 +127,20 @@ impl Forecast {
         self.note_known(now);
     }
 
-    /// Takes note that something is due: then there is a batch more at least, and it is counted again.
-    pub(crate) fn more(&mut self, now: DateTime) {
+    /// Takes note that there is more: so many documents are expected that were seen to be due at `seen`, a batch at least
+    /// where nothing is known of, and it is counted again.
+    pub(crate) fn more(&mut self, now: DateTime, (expected, seen): (f64, DateTime)) {
         self.advance(now);
         let Some(cutoff) = self.cutoff(now) else { return };
-        if self.backlog(now) >= 1.0 {
+        let known = self.backlog(now);
+        let missing = if known < 1.0 { expected.max(BATCH) } else { expected - known };
+        if missing < 1.0 {
             return;
         }
-        let seen = now.timestamp_millis();
-        self.ledger.add([Entry { seen, ..Entry::counted(i64::MIN, cutoff, BATCH) }]);
-        if self.counting.known && !self.several {
-            self.counting.again(seen, self.counted, self.steps);
+        let seen = seen.timestamp_millis();
+        self.ledger.add([Entry { seen, ..Entry::counted(i64::MIN, cutoff, missing) }]);
+        if known < 1.0 && self.counting.known && !self.several {
+            self.counting.again(now.timestamp_millis(), self.counted, self.steps);
         }
     }
 

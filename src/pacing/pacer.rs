@@ -66,6 +66,8 @@ struct Row {
     forecast: Forecast,
     /// By its own rate.
     shortfall: Option<Shortfall>,
+    /// When the pass under way began, and how many documents it has dealt with.
+    pass: Option<(DateTime, f64)>,
 }
 
 /// What is known, planned and done next.
@@ -121,14 +123,14 @@ impl Pacer {
         for member in members {
             let lag = member.target_lag.unwrap_or(self.terms.target_lag);
             let planned = lag.saturating_sub(lag / GRACE_IN_LAG);
-            let forecast = match before.remove(&member.id) {
-                Some(Row { mut forecast, .. }) => {
+            let (forecast, pass) = match before.remove(&member.id) {
+                Some(Row { mut forecast, pass, .. }) => {
                     forecast.rule(member.rule_since, member.expire_after, planned);
-                    forecast
+                    (forecast, pass)
                 }
-                None => Forecast::new(member.rule_since, member.expire_after, planned),
+                None => (Forecast::new(member.rule_since, member.expire_after, planned), None),
             };
-            self.rows.insert(member.id, Row { member, lag, forecast, shortfall: None });
+            self.rows.insert(member.id, Row { member, lag, forecast, shortfall: None, pass });
         }
         let order = |row: &Row| {
             let interval = row.member.interval.min((row.lag / LOOKS_IN_LAG).max(SHORTEST));
@@ -221,8 +223,9 @@ impl Pacer {
             row.forecast.deleted(documents, up_to);
             if let Some((cutoff, left)) = drained {
                 row.forecast.drained(cutoff, left, now);
+                row.pass = None;
             } else if outcome == Outcome::More {
-                row.forecast.more(now);
+                row.more(documents, now);
             }
             self.service.deadline(id, row.pressing(now, little));
         }
@@ -331,6 +334,18 @@ impl Pacer {
 }
 
 impl Row {
+    /// A pass goes on. Where nothing was counted, as much is expected to be left as it has dealt with: then the rate rises
+    /// with every hour that it lasts.
+    fn more(&mut self, documents: u64, now: DateTime) {
+        let (began, dealt_with) = self.pass.get_or_insert((now, 0.0));
+        #[allow(clippy::cast_precision_loss)] // a count of documents
+        {
+            *dealt_with += documents as f64;
+        }
+        let guessed = !self.member.counted || !self.forecast.known();
+        self.forecast.more(now, (if guessed { *dealt_with } else { 0.0 }, *began));
+    }
+
     /// By when its first document must be gone, if some are known to be due.
     fn deadline(&self, now: DateTime) -> Option<DateTime> {
         if self.forecast.backlog(now) < 1.0 {
@@ -351,3 +366,6 @@ impl Row {
         Some(DateTime::from_millis(rounded.saturating_mul(round)))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -106,7 +106,7 @@ fn what_is_kept_is_in_no_cohort() {
     count_all(&mut forecast, &kept, NOW);
     assert_eq!(cohorts(&mut forecast, NOW), []);
     // Something is due although nothing is known of it: what was kept is counted with it, and taken off again.
-    forecast.more(at(NOW + MINUTE));
+    forecast.more(at(NOW + MINUTE), (0.0, at(NOW + MINUTE)));
     assert!(near(forecast.backlog(at(NOW + MINUTE)), BATCH));
     let all: Vec<i64> = kept.iter().copied().chain((0..2000).map(|n| NOW - DAY - n)).collect();
     count_all(&mut forecast, &all, NOW + MINUTE);
@@ -121,7 +121,7 @@ fn documents_deleted_by_others_are_no_longer_known_once_counted_again() {
     let dates: Vec<i64> = (0..10).map(|n| NOW - HOUR - n).collect();
     count_all(&mut forecast, &dates, NOW);
     forecast.deleted(10, None);
-    forecast.more(at(NOW));
+    forecast.more(at(NOW), (0.0, at(NOW)));
     count_all(&mut forecast, &dates[..3], NOW);
     assert!(near(forecast.backlog(at(NOW)), 3.0));
 }
@@ -226,7 +226,7 @@ fn what_cannot_be_counted_is_asked_for_less_and_less() {
     assert!((24..35).contains(&asked.len()), "{asked:?}");
     assert_eq!(asked.last(), Some(&1000));
     assert!(!forecast.known());
-    forecast.more(at(now));
+    forecast.more(at(now), (0.0, at(now)));
     assert!(near(forecast.backlog(at(now)), BATCH));
 }
 
@@ -244,11 +244,11 @@ fn time_at_its_ends_gives_finite_numbers() {
                         let slices = vec![(at(i64::MIN), u64::MAX), (at(now), 1), (at(i64::MAX), 1)];
                         forecast.counted(&want, Some(&Census { slices, reached, several: 0 }), at(now));
                         forecast.deleted(u64::MAX, Some(at(now)));
-                        forecast.more(at(now));
+                        forecast.more(at(now), (0.0, at(now)));
                         forecast.counted(&want, Some(&census(&dates, &want.range)), at(now));
                     }
                     forecast.drained(at(now), u64::MAX, at(now));
-                    forecast.more(at(now));
+                    forecast.more(at(now), (0.0, at(now)));
                     assert!(forecast.backlog(at(now)).is_finite());
                     assert!(total(&cohorts(&mut forecast, now)).is_finite());
                     forecast.oldest_due_since(at(now));

@@ -67,7 +67,7 @@ proptest! {
                 Event::CountFailed => if let Some(want) = forecast.wants(at(now)) {
                     forecast.counted(&want, None, at(now));
                 },
-                Event::More => forecast.more(at(now)),
+                Event::More => forecast.more(at(now), (0.0, at(now))),
             }
             let backlog = forecast.backlog(at(now));
             prop_assert!(backlog >= 0.0 && backlog.is_finite(), "{}", backlog);
