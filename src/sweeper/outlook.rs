@@ -187,7 +187,11 @@ impl MakePlan<'_> {
             let (peak, shortfall) = pacer.price(now, resumed.max(now));
             PausePrice { resumed, peak, shortfall }
         });
-        let part = |part: &Segment| PlannedRate { from: part.from, until: part.until, rate: part.rate };
+        let parts = |part: &Segment| {
+            let rate = part.rate;
+            let open = terms.closed.open_between(part.from, part.until).into_iter();
+            open.map(move |(from, until)| PlannedRate { from, until, rate })
+        };
         PlanReport {
             now,
             horizon: later(now, terms.target_lag * LAGS_AHEAD),
@@ -196,7 +200,7 @@ impl MakePlan<'_> {
             min_rate: terms.min_rate,
             closed: terms.closed.windows().to_vec(),
             rate: pacer.rate(now),
-            curve: pacer.curve().iter().map(part).collect(),
+            curve: pacer.curve().iter().flat_map(parts).collect(),
             peak: outlook.peak,
             backlog: indexes.iter().map(|index| index.due).sum(),
             coming: indexes.iter().map(|index| index.coming).sum(),

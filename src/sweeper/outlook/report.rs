@@ -29,8 +29,7 @@ pub struct PlanReport {
     pub closed: Vec<ClosedWindow>,
     /// The rate now, within these limits; 0 while a closed window holds.
     pub rate: f64,
-    /// The rates that the deadlines ask for, one after the other, without limits. Nothing is deleted in closed windows,
-    /// which may lie within a part.
+    /// The rates that the deadlines ask for, one after the other, without limits. Between them are closed windows.
     pub curve: Vec<PlannedRate>,
     /// The highest rate that the deadlines ask for, without limits.
     pub peak: f64,
@@ -58,7 +57,7 @@ pub struct PlanReport {
 pub struct PlannedRate {
     /// When it begins.
     pub from: DateTime,
-    /// When the next one begins.
+    /// When it ends.
     pub until: DateTime,
     /// Documents a second.
     pub rate: f64,
