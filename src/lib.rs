@@ -111,7 +111,10 @@ pub use store::embedded::{Documents, EmbeddedCollection, EmbeddedStore};
 pub use store::hooked::{CountedByDate, Fault, HookedStore};
 pub use store::{IntoStore, SampledBy, Touched, mongo::MongoStore};
 pub use sweep::{Claim, ClaimSweep, Ended, Progress, Sweep, SweepReport};
-pub use sweeper::{Activity, HeldBack, IndexStatus, PaceStatus, Sweeper, SweeperHandle, SweeperStatus, Visits};
+pub use sweeper::{
+    Activity, HeldBack, IndexStatus, MakePlan, PaceStatus, PausePrice, PlanReport, PlannedIndex, PlannedRate, Sweeper,
+    SweeperHandle, SweeperStatus, Visits,
+};
 
 /// The examples of the manual compile.
 #[cfg(doctest)]

@@ -83,9 +83,9 @@ impl Forecast {
         self.counting.known
     }
 
-    /// What share of the documents that were forecast was there when their time came.
-    pub(crate) fn survival(&self) -> f64 {
-        self.survival.share()
+    /// Whether some documents have several dates: then nothing is counted ahead.
+    pub(crate) fn several(&self) -> bool {
+        self.several
     }
 
     /// How many documents are due, as far as is known.
@@ -94,6 +94,12 @@ impl Forecast {
         let begun = self.ahead.range(..=cutoff);
         let begun = begun.map(|(start, n)| n * self.survival.share() * share(*start, self.steps.end(*start), cutoff));
         self.ledger.up_to(cutoff) + begun.sum::<f64>()
+    }
+
+    /// How many documents come due within the horizon, as far as is known.
+    pub(crate) fn coming(&self, now: DateTime) -> f64 {
+        let ahead: f64 = self.ahead.values().sum();
+        (ahead * self.survival.share() + self.ledger.up_to(i64::MAX) - self.backlog(now)).max(0.0)
     }
 
     /// Since when the oldest document is due that is known to be; to the slice, never later than it is.

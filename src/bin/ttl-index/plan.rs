@@ -1,8 +1,11 @@
-//! `plan --trace`.
+//! `plan`: of a trace here, of a database in `live`.
+
+mod live;
 
 use std::{
     fs::File,
     io::{self, BufRead, BufReader},
+    path::Path,
     time::Duration,
 };
 
@@ -14,32 +17,50 @@ use super::{
     args::Plan,
     failure::{DONE, Usage},
     output,
-    plot::{Plot, amount},
+    pace::{about, rate},
+    plot::Plot,
     time,
 };
 
-pub(crate) fn run(args: Plan, json: bool) -> anyhow::Result<u8> {
-    let trace = read(&args)?;
-    let mut simulate = trace
-        .simulate()
-        .target_lag(args.target_lag)
-        .max_rate(args.max_rate)
-        .min_rate(args.min_rate)
-        .forecast_scale(args.forecast_scale);
-    for window in args.window {
+const DAY: Duration = Duration::from_secs(86_400);
+
+pub(crate) async fn run(args: Plan, uri: Option<&str>, json: bool) -> anyhow::Result<u8> {
+    match &args.trace {
+        Some(file) => of_trace(&args, &read(file)?, json),
+        None => live::run(args, uri, json).await,
+    }
+}
+
+fn of_trace(args: &Plan, trace: &Trace, json: bool) -> anyhow::Result<u8> {
+    let lag = args.target_lag.unwrap_or(DAY);
+    let mut simulate = trace.simulate().target_lag(lag);
+    if let Some(rate) = args.max_rate {
+        simulate = simulate.max_rate(rate);
+    }
+    if let Some(rate) = args.min_rate {
+        simulate = simulate.min_rate(rate);
+    }
+    if let Some(scale) = args.forecast_scale {
+        simulate = simulate.forecast_scale(scale);
+    }
+    for window in args.window.iter().cloned() {
         simulate = simulate.closed(window);
     }
     let simulation = simulate.run()?;
-    if json { lines(&simulation)? } else { in_words(&simulation, args.target_lag)? }
+    if json {
+        lines(&simulation)?
+    } else {
+        in_words(&simulation, lag)?
+    }
     Ok(DONE)
 }
 
-fn read(args: &Plan) -> anyhow::Result<Trace> {
-    let (text, name): (Box<dyn BufRead>, _) = if args.trace.as_os_str() == "-" {
+fn read(file: &Path) -> anyhow::Result<Trace> {
+    let (text, name): (Box<dyn BufRead>, _) = if file.as_os_str() == "-" {
         (Box::new(io::stdin().lock()), "standard input".to_owned())
     } else {
-        let name = args.trace.display().to_string();
-        let file = File::open(&args.trace).with_context(|| format!("opening {name}"))?;
+        let name = file.display().to_string();
+        let file = File::open(file).with_context(|| format!("opening {name}"))?;
         (Box::new(BufReader::new(file)), name)
     };
     Trace::parse(text).map_err(|error| match error {
@@ -82,7 +103,11 @@ fn in_words(simulation: &Simulation, lag: Duration) -> anyhow::Result<()> {
     };
     output::line(format_args!("peak      {}/s", rate(summary.peak)))?;
     output::line(format_args!("optimum   {optimum}, with everything known in advance"))?;
-    output::line(format_args!("oldest    {}, of {}", about(Duration::from_secs(summary.max_age)), time::in_words(lag)))?;
+    output::line(format_args!(
+        "oldest    {}, of {}",
+        about(Duration::from_secs(summary.max_age)),
+        time::in_words(lag)
+    ))?;
     output::line(format_args!("late      {}", summary.late))?;
     output::line(format_args!("finish    {finished}"))?;
     output::line(format_args!("verdict   {}", verdict(summary)))
@@ -99,15 +124,4 @@ fn verdict(summary: &Summary) -> String {
             summary.late
         ),
     }
-}
-
-fn rate(rate: f64) -> String {
-    if (10.0..1e6).contains(&rate) { format!("{rate:.1}") } else { amount(rate) }
-}
-
-/// To the minute, if it is longer than that.
-fn about(time: Duration) -> String {
-    let seconds = time.as_secs();
-    let rounded = if seconds < 60 { seconds } else { seconds / 60 * 60 };
-    humantime::format_duration(Duration::from_secs(rounded)).to_string()
 }

@@ -163,7 +163,7 @@ fn what_came_due_is_counted_and_teaches_how_many_survive() {
         let dates: Vec<i64> = due.chain(future.iter().filter(|date| **date > now)).copied().collect();
         count_all(&mut forecast, &dates, now);
     }
-    assert!((forecast.survival() - 0.5).abs() < 0.05, "{}", forecast.survival());
+    assert!((forecast.survival.share() - 0.5).abs() < 0.05, "{}", forecast.survival.share());
 }
 
 #[test]
