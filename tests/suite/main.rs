@@ -12,6 +12,7 @@ mod metrics;
 mod mongod_runs;
 mod operations;
 mod outage;
+mod pacing;
 mod portable;
 mod prune;
 mod race;
