@@ -75,7 +75,7 @@ fn in_words(plan: &PlanReport) -> String {
     format!("resuming at {} needs {least}{}/s{late}", time::show(resumed), rate(peak))
 }
 
-fn price_json(plan: &PlanReport) -> Value {
+pub(crate) fn price_json(plan: &PlanReport) -> Value {
     let price = |price: PausePrice| {
         json!({
             "resumed": json::date(Some(price.resumed)),
