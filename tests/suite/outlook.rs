@@ -35,6 +35,14 @@ async fn filled(place: &Place) -> (TtlRegistry, DateTime) {
     (ttl, now)
 }
 
+/// Those of the server, with the library's own.
+async fn collections(place: &Place) -> Vec<String> {
+    let Place::Mongo(it) = place else { return Vec::new() };
+    let mut names = it.db.list_collection_names().await.unwrap();
+    names.sort();
+    names
+}
+
 #[track_caller]
 fn about(value: f64, expected: f64) {
     assert!((value / expected - 1.0).abs() < 0.03, "{value} is not about {expected}");
@@ -44,7 +52,9 @@ fn about(value: f64, expected: f64) {
 async fn what_is_due_and_what_comes_due_is_counted_and_nothing_is_changed() {
     for place in Place::all().await {
         let (ttl, now) = filled(&place).await;
+        let before = collections(&place).await;
         let plan = ttl.plan().target_lag(HOUR).await.unwrap();
+        assert_eq!(collections(&place).await, before);
         assert_eq!((plan.backlog, plan.coming, plan.complete), (720, 360, true), "{plan:?}");
         // All that is due within the hour, and then the rest.
         about(plan.peak, 720.0 / 3600.0);
