@@ -292,7 +292,10 @@ impl<'a> Tenure<'a> {
         let entry = |id| entries(snapshot).find(|entry| entry.id == id);
         let catalog = self.kit.as_ref().map(|kit| &kit.catalog);
         let again = self.planning.step(now, &self.registry.store, catalog, entry).await;
-        self.untold |= std::mem::take(&mut self.planning.news);
+        if std::mem::take(&mut self.planning.news) {
+            self.recount(snapshot, now);
+            self.untold = true;
+        }
         again
     }
 

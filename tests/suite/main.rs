@@ -12,6 +12,7 @@ mod metrics;
 mod mongod_runs;
 mod operations;
 mod outage;
+mod outlook;
 mod pacing;
 mod plan;
 mod portable;

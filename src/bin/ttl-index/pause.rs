@@ -62,9 +62,14 @@ pub(crate) async fn pause(
 /// Or why it is not known.
 async fn price_of(registry: &TtlRegistry, until: DateTime) -> Result<PlanReport, String> {
     let planning = async { registry.plan().resuming_at(until).max_time(COUNT_FOR).await };
-    match tokio::time::timeout(WAIT_FOR, planning).await {
-        Ok(plan) => plan.map_err(|error| failure::chain(&error)),
-        Err(_) => Err("counting takes too long".to_owned()),
+    let Ok(plan) = tokio::time::timeout(WAIT_FOR, planning).await else {
+        return Err("counting takes too long".to_owned());
+    };
+    let plan = plan.map_err(|error| failure::chain(&error))?;
+    let nothing = plan.backlog + plan.coming == 0;
+    match plan.indexes.iter().find_map(|index| index.uncounted.as_ref()).filter(|_| nothing) {
+        Some(why) => Err(why.clone()),
+        None => Ok(plan),
     }
 }
 
@@ -75,7 +80,7 @@ fn in_words(plan: &PlanReport) -> String {
     format!("resuming at {} needs {least}{}/s{late}", time::show(resumed), rate(peak))
 }
 
-fn price_json(plan: &PlanReport) -> Value {
+pub(crate) fn price_json(plan: &PlanReport) -> Value {
     let price = |price: PausePrice| {
         json!({
             "resumed": json::date(Some(price.resumed)),

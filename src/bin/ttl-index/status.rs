@@ -41,7 +41,8 @@ async fn show(registry: &TtlRegistry, json: bool) -> anyhow::Result<()> {
         return output::line(status_json(&status));
     }
     output::line(in_words(&status))?;
-    if let Some(pace) = status.pace.as_ref().filter(|_| status.activity != Activity::Nobody) {
+    if let Some(pace) = status.pace.as_ref().filter(|_| !matches!(status.activity, Activity::Nobody | Activity::Paused))
+    {
         output::line(pace::in_words(pace))?;
     }
     if status.indexes.is_empty() {

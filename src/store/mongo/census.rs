@@ -55,7 +55,7 @@ impl Mongo {
         if range.from.is_some_and(|from| from >= range.until) || range.limit == 0 {
             return Ok(Some(Census::default()));
         }
-        let extensions = self.extensions().await?;
+        let extensions = self.readable().await?;
         let counting = answered(ANSWER + limit(range.limit), async {
             let counted = match by_keys(of, index, range, extensions) {
                 Some((first, last)) => self.count_keys(of, index, range, first, last).await,

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use mongodb::bson::{Bson, DateTime, Document, doc};
 
-use crate::pacing::{ClosedWindow, Shortfall};
+use crate::{
+    meter::PaceCounters,
+    pacing::{ClosedWindow, Shortfall},
+};
 
 /// How fast a database is swept, and why; part of [`SweeperStatus`](crate::SweeperStatus).
 ///
@@ -79,6 +82,16 @@ impl PaceStatus {
             "finishing": self.finishing,
             "heldBack": held_back,
             "warning": self.warning.clone(),
+        }
+    }
+
+    pub(in crate::sweeper) fn counters(&self) -> PaceCounters {
+        PaceCounters {
+            rate: self.rate,
+            planned: self.planned,
+            peak: self.peak,
+            lateness: self.shortfall.map_or(Duration::ZERO, |short| short.late),
+            health_factor: self.held_back.as_ref().map_or(1.0, |held| held.factor),
         }
     }
 

@@ -9,6 +9,7 @@ use crate::{
     failure::{DONE, REFUSED},
     json, output,
     pace::{self, rate},
+    pause::price_json,
     plot::Plot,
     status::pause_json,
     target::Target,
@@ -123,13 +124,6 @@ fn by_minute(now: DateTime, curve: &[PlannedRate]) -> Vec<f64> {
 
 fn plan_json(plan: &PlanReport) -> Value {
     let part = |part: &PlannedRate| json!({ "from": json::date(Some(part.from)), "until": json::date(Some(part.until)), "rate": part.rate });
-    let price = |price: &PausePrice| {
-        json!({
-            "resumed": json::date(Some(price.resumed)),
-            "peak": price.peak,
-            "shortfall": price.shortfall.as_ref().map(pace::shortfall_json),
-        })
-    };
     json!({
         "now": json::date(Some(plan.now)),
         "horizon": json::date(Some(plan.horizon)),
@@ -145,7 +139,7 @@ fn plan_json(plan: &PlanReport) -> Value {
         "shortfall": plan.shortfall.as_ref().map(pace::shortfall_json),
         "complete": plan.complete,
         "paused": plan.paused.as_ref().map(pause_json),
-        "price": plan.price.as_ref().map(price),
+        "price": price_json(plan),
         "curve": plan.curve.iter().map(part).collect::<Vec<_>>(),
         "indexes": plan.indexes.iter().map(index_json).collect::<Vec<_>>(),
     })
