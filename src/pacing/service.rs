@@ -14,8 +14,11 @@ const LATEST_RETRY: u32 = 10;
 /// Nothing is visited again sooner, even if it is known to have something due.
 const SHORTEST: Duration = Duration::from_millis(50);
 
-/// After so many visits to indexes with little to do, one with much to do has its turn.
-const LITTLE: u32 = 3;
+/// Where both wait, indexes with little to do have so many documents deleted for each one of those with much to do.
+const LITTLE: i64 = 3;
+
+/// An index that has waited for its turn makes up for so much of that, to keep the rate of its own.
+const CREDIT: Duration = Duration::from_secs(3);
 
 /// One in so many turns belongs to whoever has waited for longest, whatever the deadlines.
 const SHARE: u64 = 8;
@@ -26,8 +29,8 @@ pub(crate) struct Service {
     rows: HashMap<ObjectId, Row>,
     /// Counts visits, to tell who waits for longest.
     turn: u64,
-    /// How many visits in a row to indexes with little or nothing to do have found something.
-    found: u32,
+    /// How many documents those with little to do are ahead of their share.
+    ahead: i64,
 }
 
 /// How often an index is visited, and how fast it may go.
@@ -117,7 +120,7 @@ impl Service {
             much().min_by_key(|(id, row)| (row.deadline, row.turn, **id))
         };
         let both = little.is_some() && pressed.is_some();
-        let (first, second) = if self.found < LITTLE { (little, pressed) } else { (pressed, little) };
+        let (first, second) = if self.ahead <= 0 { (little, pressed) } else { (pressed, little) };
         if let Some((id, row)) = first.or(second) {
             let one_batch = row.order.max_rate.is_some() || row.deadline.is_none() || share || both;
             return Some(Turn { id: *id, at: now, one_batch });
@@ -131,9 +134,11 @@ impl Service {
         self.turn += 1;
         let turn = self.turn;
         let Some(row) = self.rows.get_mut(&id) else { return };
-        self.found = match row.deadline {
-            Some(_) => 0,
-            None => self.found + u32::from(documents > 0),
+        let deleted = i64::try_from(documents).unwrap_or(i64::MAX).min(i64::from(u32::MAX));
+        self.ahead = match row.deadline {
+            // What nobody else wanted is made up for with one visit's worth at most.
+            Some(_) => (self.ahead - LITTLE * deleted.max(1)).max(-LITTLE * deleted),
+            None => self.ahead.saturating_add(deleted),
         };
         let interval = row.order.interval;
         row.turn = turn;
@@ -152,7 +157,7 @@ impl Service {
         if let Some(rate) = row.order.max_rate {
             #[allow(clippy::cast_precision_loss)] // a batch is small
             let cost = Duration::try_from_secs_f64(documents as f64 / rate).unwrap_or(Duration::MAX);
-            let from = row.paid_at.max(now);
+            let from = row.paid_at.max(now.checked_sub(CREDIT).unwrap_or(now));
             row.paid_at = from.checked_add(cost).unwrap_or(from);
         }
     }
@@ -212,7 +217,7 @@ mod tests {
             // Each of the others has something whenever it is looked at.
             service.visited(id, Outcome::More, 5, now);
         }
-        assert_eq!(order, [false, false, false, true, false, false, false, true]);
+        assert_eq!(order, [false, true, false, false, false, true, false, false]);
     }
 
     #[tokio::test(start_paused = true)]
