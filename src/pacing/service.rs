@@ -58,7 +58,7 @@ struct Row {
 pub(crate) struct Turn {
     pub(crate) id: ObjectId,
     pub(crate) at: Instant,
-    /// Whether for one batch only: it is not the one that is most pressed, or goes by a rate of its own.
+    /// Whether for one batch only: it is not the only one that is most pressed, or goes by a rate of its own.
     pub(crate) one_batch: bool,
 }
 
@@ -122,7 +122,8 @@ impl Service {
         let both = little.is_some() && pressed.is_some();
         let (first, second) = if self.ahead <= 0 { (little, pressed) } else { (pressed, little) };
         if let Some((id, row)) = first.or(second) {
-            let one_batch = row.order.max_rate.is_some() || row.deadline.is_none() || share || both;
+            let peers = much().filter(|(_, other)| other.deadline == row.deadline).count() > 1;
+            let one_batch = row.order.max_rate.is_some() || row.deadline.is_none() || share || both || peers;
             return Some(Turn { id: *id, at: now, one_batch });
         }
         let (id, row) = self.rows.iter().min_by_key(|(id, row)| (at(row), row.turn, **id))?;
@@ -248,6 +249,42 @@ mod tests {
             deleted += 5;
         }
         assert!((595..=610).contains(&deleted), "{deleted}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_index_with_a_rate_of_its_own_makes_up_for_a_turn_that_came_late() {
+        let (ids, mut service, start) = three();
+        service.keep([(ids[0], Order { max_rate: Some(10.0), ..ORDER })], start);
+        service.deadline(ids[0], at(10));
+        let (mut now, mut deleted) = (start, 0);
+        while now < start + MINUTE {
+            now = service.next(now).unwrap().at + Duration::from_secs(1);
+            service.visited(ids[0], Outcome::More, 20, now);
+            deleted += 20;
+        }
+        assert!((580..=640).contains(&deleted), "{deleted}");
+        // What was not waited for is not saved up.
+        now += 60 * MINUTE;
+        let mut burst = 0;
+        while service.next(now).unwrap().at == now {
+            service.visited(ids[0], Outcome::More, 20, now);
+            burst += 20;
+        }
+        assert!(burst <= 60, "{burst}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn small_amounts_have_three_quarters_of_what_is_deleted_while_they_last() {
+        let (ids, mut service, now) = three();
+        service.deadline(ids[0], at(10));
+        let (mut much, mut little) = (0, 0);
+        for _ in 0..1_000 {
+            let Turn { id, .. } = service.next(now).unwrap();
+            let (sum, batch) = if id == ids[0] { (&mut much, 25) } else { (&mut little, 1) };
+            *sum += batch;
+            service.visited(id, Outcome::More, batch, now);
+        }
+        assert!((700..=780).contains(&(little * 1_000 / (little + much))), "{little} and {much}");
     }
 
     #[tokio::test(start_paused = true)]
