@@ -350,13 +350,16 @@ impl Row {
         Some(DateTime::from_millis(since.timestamp_millis().saturating_add(lag)))
     }
 
-    /// The same if it is much, rounded so that those of about the same time take turns.
+    /// The same if it is much, rounded so that those of about the same time take turns. One with a rate of its own has to
+    /// begin before that.
     fn pressing(&self, now: DateTime, little: f64) -> Option<DateTime> {
         if self.forecast.backlog(now) <= little {
             return None;
         }
+        #[allow(clippy::cast_possible_truncation)] // saturates
+        let takes = self.member.max_rate.map_or(0, |rate| (self.forecast.backlog(now) / rate * 1e3) as i64);
         let round = i64::try_from((self.lag / SLICES_IN_LAG).as_millis()).unwrap_or(i64::MAX).max(1);
-        let rounded = self.deadline(now)?.timestamp_millis().div_euclid(round);
+        let rounded = self.deadline(now)?.timestamp_millis().saturating_sub(takes).div_euclid(round);
         Some(DateTime::from_millis(rounded.saturating_mul(round)))
     }
 }

@@ -222,7 +222,7 @@ impl Ground {
             seen,
             veto: self.veto.clone(),
             lease: Some(&self.lease),
-            pace: kit.paces.of(entry.id),
+            pace: kit.paces.of(entry.id, entry.max_rate),
             clock: self.clock,
             stop,
             options,

@@ -69,8 +69,9 @@ const FORBIDDEN: [&str; 13] = [
 ];
 
 /// The operators of a pipeline that counts.
-const COUNTING: [&str; 15] = [
+const COUNTING: [&str; 16] = [
     "$match",
+    "$and",
     "$gt",
     "$gte",
     "$lt",

@@ -209,7 +209,7 @@ async fn the_status_has_the_keys_that_scripts_depend_on() {
     // The one is told along with the visits, the other with the lease.
     let both = async || {
         let told = status(&program);
-        told["indexes"][0]["visits"].is_object() && told["max_rate"].is_number()
+        told["indexes"][0]["visits"]["ended"] == "drained" && told["max_rate"].is_number()
     };
     wait::until("visits and the rate to be told", wait::LONG, both).await;
     let told = status(&program);

@@ -43,7 +43,8 @@ async fn of_five_hundred_indexes_none_is_late_because_of_another() {
         println!("{documents} of each gone after {} s", scene.time());
     };
     wait_for(5, 75.0).await;
-    assert!(scene.deleted("c0") > 1_000, "{} of the huge one", scene.deleted("c0"));
+    // It had its share.
+    assert!(scene.deleted("c0") > 500, "{} of the huge one", scene.deleted("c0"));
     scene.until(300.0).await;
     wait_for(10, 375.0).await;
     let gone = scene.course("c0", HUGE.into(), 700.0).await.gone(HUGE.into());
