@@ -28,7 +28,7 @@ async fn a_plan_has_a_curve_and_a_verdict() {
         }
         let run = program.run(&["plan", "c", "--target-lag", "1h", "--max-rate", "0.1"]);
         assert_eq!(run.code, Some(3), "{run:?}");
-        assert!(run.stdout.contains("impossible: 0.1/s allowed, 0.2/s needed, 59m late; raise"), "{run:?}");
+        assert!(run.stdout.contains("impossible: 0.1/s allowed, 0.2/s needed, 1h late; raise"), "{run:?}");
 
         let run = program.run(&["plan", "--json", "--max-rate", "0.001", "--window", "Sat 09:00-17:00"]);
         assert_eq!(run.code, Some(3), "{run:?}");
@@ -57,7 +57,7 @@ async fn a_pause_tells_its_price_beforehand() {
     let bench = Bench::new().await;
     for program in bench.programs() {
         filled(&program);
-        program.json(&["tune", "--target-lag", "1h", "--max-rate", "0.3"]);
+        program.json(&["tune", "--target-lag", "1h", "--max-rate", "0.32"]);
         let run = program.run(&["pause", "--for", "20m", "--dry-run"]);
         assert_eq!((run.code, run.stdout.lines().count()), (Some(0), 1), "{run:?}");
         assert!(run.stdout.starts_with("resuming at 20") && run.stdout.ends_with("Z needs 0.3/s\n"), "{run:?}");

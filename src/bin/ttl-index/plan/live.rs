@@ -51,7 +51,8 @@ fn in_words(plan: &PlanReport) -> anyhow::Result<()> {
     }
     let closed: Vec<String> = plan.closed.iter().map(ToString::to_string).collect();
     let closed = if closed.is_empty() { String::new() } else { format!(", closed {}", closed.join(", and ")) };
-    let (lag, least, most) = (time::in_words(plan.target_lag), rate(plan.min_rate), rate(plan.max_rate));
+    let least = rate(plan.min_rate.min(plan.max_rate));
+    let (lag, most) = (time::in_words(plan.target_lag), rate(plan.max_rate));
     let at_least = if plan.complete { "" } else { "at least " };
     output::line(format_args!("terms     gone within {lag}, {least}/s to {most}/s{closed}"))?;
     output::line(format_args!("due       {at_least}{} documents", plan.backlog))?;
