@@ -1,6 +1,7 @@
 //! `plan --trace`.
 
 use std::{
+    fmt::Display,
     fs::File,
     io::{self, BufRead, BufReader},
     time::Duration,
@@ -13,8 +14,8 @@ use ttl_index::{Minute, Shortfall, Simulation, Summary, Trace, TraceError};
 use super::{
     args::Plan,
     failure::{DONE, Usage},
-    output,
     plot::{Plot, amount},
+    sink::Sink,
     time,
 };
 
@@ -30,7 +31,11 @@ pub(crate) fn run(args: Plan, json: bool) -> anyhow::Result<u8> {
         simulate = simulate.closed(window);
     }
     let simulation = simulate.run()?;
-    if json { lines(&simulation)? } else { in_words(&simulation, args.target_lag)? }
+    if json {
+        lines(&simulation)?
+    } else {
+        in_words(&simulation, args.target_lag)?
+    }
     Ok(DONE)
 }
 
@@ -48,24 +53,31 @@ fn read(args: &Plan) -> anyhow::Result<Trace> {
     })
 }
 
-fn lines(simulation: &Simulation) -> anyhow::Result<()> {
-    for minute in &simulation.minutes {
-        output::line(json!({
-            "t": minute.t,
-            "rate": minute.rate,
-            "deleted": minute.deleted,
-            "backlog": minute.backlog,
-            "oldest_age": minute.oldest_age,
-        }))?;
-    }
-    let Summary { peak, late, max_age, optimum_peak, .. } = simulation.summary;
-    output::line(json!({ "peak": peak, "late": late, "max_age": max_age, "optimum_peak": optimum_peak }))
+fn line(out: &mut Sink, text: impl Display) -> anyhow::Result<()> {
+    out.write(format!("{text}\n").as_bytes())
 }
 
-fn in_words(simulation: &Simulation, lag: Duration) -> anyhow::Result<()> {
-    let plot = |title, value: fn(&Minute) -> f64, height| {
+fn lines(simulation: &Simulation, out: &mut Sink) -> anyhow::Result<()> {
+    for minute in &simulation.minutes {
+        line(
+            out,
+            json!({
+                "t": minute.t,
+                "rate": minute.rate,
+                "deleted": minute.deleted,
+                "backlog": minute.backlog,
+                "oldest_age": minute.oldest_age,
+            }),
+        )?;
+    }
+    let Summary { peak, late, max_age, optimum_peak, .. } = simulation.summary;
+    line(out, json!({ "peak": peak, "late": late, "max_age": max_age, "optimum_peak": optimum_peak }))
+}
+
+fn in_words(simulation: &Simulation, lag: Duration, out: &mut Sink) -> anyhow::Result<()> {
+    let mut plot = |title, value: fn(&Minute) -> f64, height| {
         let values = simulation.minutes.iter().map(value).collect();
-        output::line(format_args!("{}\n", Plot { title, values, height }.draw()))
+        line(out, format_args!("{}\n", Plot { title, values, height }.draw()))
     };
     plot("Deleted documents a second", |minute| minute.rate, 8)?;
     #[allow(clippy::cast_precision_loss)] // it is drawn
@@ -80,12 +92,12 @@ fn in_words(simulation: &Simulation, lag: Duration) -> anyhow::Result<()> {
         Some(at) => format!("all {} documents are gone after {}", summary.documents, about(at)),
         None => format!("not all of the {} documents are gone at the end", summary.documents),
     };
-    output::line(format_args!("peak      {}/s", rate(summary.peak)))?;
-    output::line(format_args!("optimum   {optimum}, with everything known in advance"))?;
-    output::line(format_args!("oldest    {}, of {}", about(Duration::from_secs(summary.max_age)), time::in_words(lag)))?;
-    output::line(format_args!("late      {}", summary.late))?;
-    output::line(format_args!("finish    {finished}"))?;
-    output::line(format_args!("verdict   {}", verdict(summary)))
+    line(out, format_args!("peak      {}/s", rate(summary.peak)))?;
+    line(out, format_args!("optimum   {optimum}, with everything known in advance"))?;
+    line(out, format_args!("oldest    {}, of {}", about(Duration::from_secs(summary.max_age)), time::in_words(lag)))?;
+    line(out, format_args!("late      {}", summary.late))?;
+    line(out, format_args!("finish    {finished}"))?;
+    line(out, format_args!("verdict   {}", verdict(summary)))
 }
 
 fn verdict(summary: &Summary) -> String {
