@@ -49,6 +49,7 @@ fn rate_of_the_shortest(work: &[Work], rate: f64) -> f64 {
 }
 
 #[cfg(test)]
+#[allow(clippy::float_cmp)] // no digit is lost
 mod tests {
     use proptest::{collection::vec, prelude::*};
 

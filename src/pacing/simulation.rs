@@ -14,13 +14,11 @@ use std::time::Duration;
 
 use mongodb::bson::DateTime;
 
-use self::{
-    load::{Micros, SECOND, seconds},
-};
+use self::load::{Micros, SECOND, seconds};
 use super::{
+    ClosedWindow, Open, Shortfall, Terms,
     optimum::{Work, lowest_peak},
     trace::Trace,
-    ClosedWindow, Open, Shortfall, Terms,
 };
 use crate::error::{Code, Refusal, Result};
 

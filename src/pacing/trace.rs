@@ -117,7 +117,8 @@ fn cohort(words: &str) -> Result<(i64, u64), String> {
     let [second, count] = fields[..] else {
         return Err(format!("expected {HEADER}, but got {words:?}"));
     };
-    let seconds = second.parse::<i64>().map_err(|_| format!("expected a whole number of seconds, but got {second:?}"))?;
+    let seconds =
+        second.parse::<i64>().map_err(|_| format!("expected a whole number of seconds, but got {second:?}"))?;
     if seconds > LATEST {
         return Err(format!("{seconds} s are more than 366 days, the longest trace"));
     }

@@ -1,5 +1,7 @@
 //! `plan --trace`: the planner played on loads, and held to what it promises.
 
+#![allow(clippy::float_cmp)] // nothing is exactly nothing
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -39,7 +41,7 @@ fn planned(trace: &str, options: &[&str]) -> (Vec<Value>, Value) {
 #[track_caller]
 fn assert_on_time(trace: &Trace, simulation: &Simulation) {
     let summary = &simulation.summary;
-    assert_eq!((summary.late, summary.documents, &summary.impossible), (0, trace.documents(), &None));
+    assert_eq!((summary.late, summary.documents, summary.impossible), (0, trace.documents(), None));
     assert!(summary.max_age <= DAY && summary.finished.is_some(), "{summary:?}");
     let last = simulation.minutes.last().unwrap();
     assert_eq!((last.deleted, last.backlog, last.oldest_age), (trace.documents(), 0, 0));
@@ -61,7 +63,11 @@ fn assert_peak(name: &str, forecast_scale: f64, most: f64) {
     assert_on_time(&trace, &simulation);
     let summary = &simulation.summary;
     let least = summary.optimum_peak.unwrap().max(FLOOR);
-    println!("{name}, forecast times {forecast_scale}: {:.1}/s, {:.3} of the least", summary.peak, summary.peak / least);
+    println!(
+        "{name}, forecast times {forecast_scale}: {:.1}/s, {:.3} of the least",
+        summary.peak,
+        summary.peak / least
+    );
     assert!(summary.peak <= most * least, "{:.1}/s, and {least:.1}/s is possible", summary.peak);
 }
 
@@ -123,7 +129,7 @@ fn a_rate_that_is_too_low_is_told_with_numbers_that_come_true() {
     let trace = trace("first_activation");
     let simulation = trace.simulate().max_rate(90.0).run().unwrap();
     let summary = &simulation.summary;
-    let impossible = summary.impossible.clone().unwrap();
+    let impossible = summary.impossible.unwrap();
     assert_eq!(impossible.allowed, 90.0);
     assert!(summary.peak <= 90.0 + 1e-6 && summary.finished.is_some() && summary.late > 0, "{summary:?}");
     // As late as was foreseen.
@@ -159,7 +165,16 @@ fn each_minute_is_a_line_and_the_last_line_sums_up() {
 fn in_words_there_is_a_plot_and_a_verdict() {
     let run = Program::alone().run(&["plan", "--trace", file("burst").to_str().unwrap()]);
     assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""));
-    for words in ["Deleted documents a second", "Documents due", "│", "█", "└┴─", "  12h", "optimum   115.5/s", "verdict   on time"] {
+    for words in [
+        "Deleted documents a second",
+        "Documents due",
+        "│",
+        "█",
+        "└┴─",
+        "  12h",
+        "optimum   115.5/s",
+        "verdict   on time",
+    ] {
         assert!(run.stdout.contains(words), "no {words:?} in\n{}", run.stdout);
     }
     assert!(run.stdout.lines().all(|line| line.chars().count() <= 80), "{}", run.stdout);

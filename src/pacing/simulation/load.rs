@@ -85,17 +85,17 @@ impl Load {
 
     /// The date of the last one that was deleted, in seconds: before it nothing is left.
     pub(super) fn last_deleted(&self) -> Option<i64> {
-        self.cohorts.get(self.cohorts.partition_point(|cohort| cohort.until < self.deleted)).map(|cohort| cohort.date).filter(|_| self.deleted > 0)
+        self.cohorts
+            .get(self.cohorts.partition_point(|cohort| cohort.until < self.deleted))
+            .map(|cohort| cohort.date)
+            .filter(|_| self.deleted > 0)
     }
 
     /// The documents with a date beyond the first and up to the second one, by their dates.
     pub(super) fn between(&self, from: Option<i64>, until: i64) -> impl Iterator<Item = (i64, u64)> {
         let first = from.map_or(0, |from| self.cohorts.partition_point(|cohort| cohort.date <= from));
-        let (first, mut before) = if first <= self.next {
-            (self.next, self.deleted)
-        } else {
-            (first, self.cohorts[first - 1].until)
-        };
+        let (first, mut before) =
+            if first <= self.next { (self.next, self.deleted) } else { (first, self.cohorts[first - 1].until) };
         self.cohorts[first.min(self.cohorts.len())..].iter().take_while(move |cohort| cohort.date <= until).map(
             move |cohort| {
                 let documents = cohort.until - before;

@@ -161,9 +161,13 @@ impl Play {
         let slice = i64::try_from(range.slice.as_millis()).unwrap_or(i64::MAX).max(1);
         let (from, until) = (range.from.map(second), second(range.until));
         let mut census = Census::default();
-        let mut left = if std::env::var_os("NOLIMIT").is_some() { u64::MAX } else { range.limit };
+        let mut left = range.limit;
         for (date, documents) in self.load.between(from, until) {
-            let documents = if date * SECOND <= self.now { documents } else { scaled(documents, self.forecast_scale) };
+            let documents = if date.saturating_mul(SECOND) <= self.now {
+                documents
+            } else {
+                scaled(documents, self.forecast_scale)
+            };
             let counted = documents.min(left);
             left -= counted;
             let at = field_date(date);

@@ -15,14 +15,15 @@ pub(super) struct Tally {
     pub(super) peak: Peak,
     pub(super) late: u64,
     pub(super) max_age: Micros,
-    /// What was deleted up to the last minute that is complete.
+    /// The end of the last minute that is complete, and what was deleted by then.
+    told: Micros,
     deleted: u64,
 }
 
 impl Tally {
     /// With documents due for at most so long.
     pub(super) fn new(lag: Micros) -> Self {
-        Self { lag, minutes: Vec::new(), peak: Peak::default(), late: 0, max_age: 0, deleted: 0 }
+        Self { lag, minutes: Vec::new(), peak: Peak::default(), late: 0, max_age: 0, told: 0, deleted: 0 }
     }
 
     /// These documents are deleted evenly from one instant to another.
@@ -64,10 +65,11 @@ impl Tally {
     /// Every minute that ends up to an instant, with what is deleted by its end.
     fn fill(&mut self, load: &Load, until: Micros, deleted: impl Fn(Micros) -> u64) {
         loop {
-            let at = (self.minutes.len() as Micros + 1) * MINUTE;
+            let at = self.told + MINUTE;
             if at > until {
                 return;
             }
+            self.told = at;
             let deleted = deleted(at);
             let backlog = load.up_to(at / SECOND) - deleted;
             let oldest = load.oldest(deleted).filter(|_| backlog > 0).map_or(0, |since| at - since);
@@ -147,6 +149,7 @@ fn float(count: u64) -> f64 {
 }
 
 #[cfg(test)]
+#[allow(clippy::float_cmp)] // no digit is lost
 mod tests {
     use super::*;
     use crate::pacing::trace::Trace;
