@@ -241,8 +241,8 @@ impl Forecast {
         let whole = |entry: &&Entry| within(entry.to) && self.steps.start(entry.from) == entry.from;
         let expected: f64 = guesses.iter().filter(whole).filter_map(|entry| entry.guess).sum();
         let deleted: f64 = guesses.iter().filter(whole).map(|entry| entry.taken).sum();
-        let guessed: HashSet<i64> = guesses.iter().filter(whole).map(|entry| entry.from).collect();
-        let there: f64 = slices.iter().filter(|(start, _)| guessed.contains(start)).map(|(_, n)| n).sum();
+        let starts: HashSet<i64> = guesses.iter().filter(whole).map(|entry| entry.from).collect();
+        let there: f64 = slices.iter().filter(|(start, _)| starts.contains(start)).map(|(_, n)| n).sum();
         let steps = self.steps;
         self.ahead.retain(|start, _| steps.end(*start) <= from || steps.end(*start) > until);
         let (share, mut due) = (self.survival.share(), Vec::new());

@@ -74,8 +74,8 @@ impl<'a> Demand<'a> {
             }
             let release = open.seconds(now, release);
             // The last moment, and not one in which sweeping is closed.
-            let last = open.seconds(now, seconds_after(deadline, grace));
-            let left = open.seconds(now, deadline).min(last - grace);
+            let end = open.seconds(now, seconds_after(deadline, grace));
+            let left = open.seconds(now, deadline).min(end - grace);
             let promised = seconds_between(now, deadline);
             let least = if promised < -grace { late } else { grace };
             at_hand |= release <= 0.0 && left < grace;
