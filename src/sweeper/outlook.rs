@@ -155,8 +155,8 @@ impl MakePlan<'_> {
         if let Some(missing) = names.iter().find(|name| snapshot.find(name).is_none()) {
             return Err(no_index(missing).into());
         }
-        let named = |slot: &&Slot| names.iter().any(|name| name.as_str() == slot.collection());
-        Ok(snapshot.slots.iter().filter(named).collect())
+        let wanted = |slot: &&Slot| names.iter().any(|name| name.as_str() == slot.collection());
+        Ok(snapshot.slots.iter().filter(wanted).collect())
     }
 
     fn report(&self, snapshot: &Snapshot, wanted: &[&Slot], terms: &Terms, counted: Counted) -> PlanReport {

@@ -107,8 +107,9 @@ async fn a_pause_has_its_price() {
     let (mut pacer, start) = pacer(&Terms::default(), &[member(None, true)]);
     count(&mut pacer, &[(-1_000, 8_640_000)], at(0));
     pacer.plan(at(0), start);
-    let price = pacer.price(at(0), at(12 * 3600));
-    assert!((200.0..203.0).contains(&price), "{price}");
+    let (price, shortfall) = pacer.price(at(0), at(12 * 3600));
+    assert!((200.0..203.0).contains(&price) && shortfall.is_none(), "{price}");
+    assert!(pacer.price(at(0), at(36 * 3600)).1.is_some());
 }
 
 #[tokio::test(start_paused = true)]
