@@ -109,6 +109,7 @@ async fn a_pause_has_its_price() {
     pacer.plan(at(0), start);
     let (price, shortfall) = pacer.price(at(0), at(12 * 3600));
     assert!((200.0..203.0).contains(&price) && shortfall.is_none(), "{price}");
+    assert!(pacer.price(at(0), at(36 * 3600)).1.is_some());
 }
 
 #[tokio::test(start_paused = true)]

@@ -13,7 +13,7 @@ use crate::{
     error::Result,
     pacing::{Member, Pacer, Terms},
     registry::walkable,
-    store::{CensusTarget, DynStore},
+    store::{Census, CensusTarget, Collection, DynStore},
     sweeper::drift::{Drift, of as drift_of, of_collection as drift_of_collection},
 };
 
@@ -58,7 +58,7 @@ impl Count {
             };
             statements += 1;
             let census = self.store.census(&targets[&id], want.range).await?;
-            keys += census.as_ref().map_or(want.range.limit, |census| census.documents());
+            keys += census.as_ref().map_or(want.range.limit, Census::documents);
             if census.is_none() {
                 stuck.insert(id);
                 uncounted.insert(id, "the database does not count it, or not in time".to_owned());
@@ -76,31 +76,38 @@ impl Count {
         let collections = self.store.collections().await?;
         let (mut targets, mut uncounted) = (HashMap::new(), HashMap::new());
         for entry in &self.entries {
-            let collection = &entry.definition.collection;
-            let not = match (entry.state, drift_of_collection(entry, &collections)) {
-                (IndexState::NeedsRepair, _) => entry.problem.clone().unwrap_or_default(),
-                (IndexState::Creating, _) => "it is still being made".to_owned(),
-                (_, Drift::Broken(why)) => why,
-                (_, Drift::Renamed(to)) => format!("{collection} was renamed to {to}"),
-                _ if entry.supporting.is_none() => "it has no supporting index to count by".to_owned(),
-                _ => {
-                    let mut seen = collections.get(collection.as_str()).cloned().unwrap_or_default();
-                    seen.indexes = self.store.indexes(collection).await?;
-                    let index = seen.indexes.iter().find(|index| walkable(&entry.definition, index)).cloned();
-                    let (collection, rule) = (collection.clone(), entry.rule.clone());
-                    let target = CensusTarget { entry: entry.id, collection, rule, index };
-                    match drift_of(entry, &collections, &seen) {
-                        Drift::Broken(why) => why,
-                        _ => {
-                            targets.insert(entry.id, target);
-                            continue;
-                        }
-                    }
-                }
-            };
-            uncounted.insert(entry.id, not);
+            match self.target(entry, &collections).await? {
+                Ok(target) => drop(targets.insert(entry.id, target)),
+                Err(why) => drop(uncounted.insert(entry.id, why)),
+            }
         }
         Ok((targets, uncounted))
+    }
+
+    /// Or why it cannot be counted.
+    async fn target(
+        &self,
+        entry: &Entry,
+        collections: &HashMap<String, Collection>,
+    ) -> Result<Result<CensusTarget, String>> {
+        let collection = &entry.definition.collection;
+        let no = |why: &str| Ok(Err(why.to_owned()));
+        match (entry.state, drift_of_collection(entry, collections)) {
+            (IndexState::NeedsRepair, _) => return no(entry.problem.as_deref().unwrap_or("it needs to be repaired")),
+            (IndexState::Creating, _) => return no("it is still being made"),
+            (_, Drift::Broken(why)) => return Ok(Err(why)),
+            (_, Drift::Renamed(to)) => return Ok(Err(format!("{collection} was renamed to {to}"))),
+            _ if entry.supporting.is_none() => return no("it has no supporting index to count by"),
+            _ => {}
+        }
+        let mut seen = collections.get(collection.as_str()).cloned().unwrap_or_default();
+        seen.indexes = self.store.indexes(collection).await?;
+        if let Drift::Broken(why) = drift_of(entry, collections, &seen) {
+            return Ok(Err(why));
+        }
+        let index = seen.indexes.into_iter().find(|index| walkable(&entry.definition, index));
+        let (collection, rule) = (collection.clone(), entry.rule.clone());
+        Ok(Ok(CensusTarget { entry: entry.id, collection, rule, index }))
     }
 
     fn pacer(&self, targets: &HashMap<ObjectId, CensusTarget>) -> Pacer {
