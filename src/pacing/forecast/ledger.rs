@@ -96,8 +96,8 @@ impl Ledger {
         self.entries.retain(|entry| entry.to > date);
         for entry in self.entries.iter_mut().filter(|entry| entry.from <= date) {
             let left = 1.0 - entry.share_up_to(date);
-            // What was deleted of it had dates up to this one.
-            entry.documents = (entry.documents + entry.taken) * left;
+            // What was deleted of it had dates up to this one, and is not to be taken off twice.
+            entry.documents = entry.documents.min((entry.documents + entry.taken) * left);
             entry.taken = 0.0;
             entry.guess = entry.guess.map(|guess| guess * left);
             entry.from = date.saturating_add(1);
