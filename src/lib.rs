@@ -93,7 +93,7 @@ pub use error::{Code, Error, MissingPrivilege, Refusal, Result};
 pub use expiry::{Reason, Rule, Verdict};
 pub use guard::{Batch, Decision, Reference, Veto, VetoFuture};
 pub use index::TtlIndex;
-pub use meter::{Counters, Counts, Delays, IndexCounters, METRICS, PaceCounters, Metric, MetricKind};
+pub use meter::{Counters, Counts, Delays, IndexCounters, METRICS, Metric, MetricKind, PaceCounters};
 pub use operation::{ChangeType, Operation, OperationError, OperationState, ProgressDocuments};
 pub use pacing::{ClosedWindow, Minute, Shortfall, Signal, Simulate, Simulation, Summary, Trace, TraceError};
 pub use prune::{AppliedRetention, CollectionPass, Pruned, Retention, RetentionOutcome, RetentionSource, SweepIfDue};

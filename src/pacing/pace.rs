@@ -93,12 +93,12 @@ pub(crate) struct Paces {
     throttle: Throttle,
     health: SharedHealth,
     cap: u32,
-    paces: HashMap<ObjectId, Pace>,
+    of: HashMap<ObjectId, Pace>,
 }
 
 impl Paces {
     pub(crate) fn new(cap: u32, throttle: Throttle, health: SharedHealth) -> Self {
-        Self { throttle, health, cap, paces: HashMap::new() }
+        Self { throttle, health, cap, of: HashMap::new() }
     }
 
     /// The most documents that a batch may have at the rate as it is.
@@ -108,16 +108,16 @@ impl Paces {
 
     /// The pace of an index, which may have a rate of its own.
     pub(crate) fn of(&mut self, index: ObjectId, own: Option<f64>) -> &mut Pace {
-        let Self { throttle, health, cap, paces } = self;
+        let Self { throttle, health, cap, of } = self;
         let new = || Pace::new(index, Size::up_to(*cap), throttle.clone(), health.clone());
-        let pace = paces.entry(index).or_insert_with(new);
+        let pace = of.entry(index).or_insert_with(new);
         pace.own = own;
         pace
     }
 
     /// Forgets those of other indexes than these.
     pub(crate) fn keep(&mut self, indexes: &HashSet<ObjectId>) {
-        self.paces.retain(|index, _| indexes.contains(index));
+        self.of.retain(|index, _| indexes.contains(index));
         self.health.lock().keep(indexes);
     }
 }

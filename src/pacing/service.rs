@@ -188,15 +188,15 @@ mod tests {
         (ids, service, now)
     }
 
-    fn at(seconds: i64) -> Option<DateTime> {
-        Some(DateTime::from_millis(seconds * 1000))
+    fn at(seconds: i64) -> DateTime {
+        DateTime::from_millis(seconds * 1000)
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_earliest_deadline_comes_first_and_each_has_a_share() {
         let (ids, mut service, now) = three();
         for (id, deadline) in ids.iter().zip([30, 10, 20]) {
-            service.deadline(*id, at(deadline));
+            service.deadline(*id, Some(at(deadline)));
         }
         let mut visits = HashMap::new();
         for _ in 0..80 {
@@ -210,7 +210,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn looking_for_what_is_due_goes_before_work_and_does_not_hold_it_up() {
         let (ids, mut service, now) = three();
-        service.deadline(ids[0], at(10));
+        service.deadline(ids[0], Some(at(10)));
         let mut order = Vec::new();
         for _ in 0..8 {
             let Turn { id, .. } = service.next(now).unwrap();
@@ -224,7 +224,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_index_with_much_due_does_not_keep_the_others_from_being_looked_at() {
         let (ids, mut service, start) = three();
-        service.deadline(ids[0], at(10));
+        service.deadline(ids[0], Some(at(10)));
         let mut looks = HashMap::new();
         for second in 0..600 {
             let now = start + Duration::from_secs(second);
@@ -239,7 +239,7 @@ mod tests {
     async fn an_index_goes_by_a_rate_of_its_own() {
         let (ids, mut service, start) = three();
         service.keep([(ids[0], Order { max_rate: Some(10.0), ..ORDER })], start);
-        service.deadline(ids[0], at(10));
+        service.deadline(ids[0], Some(at(10)));
         let (mut now, mut deleted) = (start, 0);
         while now < start + MINUTE {
             let turn = service.next(now).unwrap();
@@ -255,7 +255,7 @@ mod tests {
     async fn an_index_with_a_rate_of_its_own_makes_up_for_a_turn_that_came_late() {
         let (ids, mut service, start) = three();
         service.keep([(ids[0], Order { max_rate: Some(10.0), ..ORDER })], start);
-        service.deadline(ids[0], at(10));
+        service.deadline(ids[0], Some(at(10)));
         let (mut now, mut deleted) = (start, 0);
         while now < start + MINUTE {
             now = service.next(now).unwrap().at + Duration::from_secs(1);
@@ -276,7 +276,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn small_amounts_have_three_quarters_of_what_is_deleted_while_they_last() {
         let (ids, mut service, now) = three();
-        service.deadline(ids[0], at(10));
+        service.deadline(ids[0], Some(at(10)));
         let (mut much, mut little) = (0, 0);
         for _ in 0..1_000 {
             let Turn { id, .. } = service.next(now).unwrap();
@@ -294,7 +294,7 @@ mod tests {
         let mut waits = Vec::new();
         for _ in 0..20 {
             service.visited(ids[0], Outcome::Failed, 0, now);
-            service.deadline(ids[0], at(0));
+            service.deadline(ids[0], Some(at(0)));
             let turn = service.next(now).unwrap();
             waits.push((turn.at - now).as_secs());
             now = turn.at;

@@ -348,7 +348,7 @@ impl<'a> Tenure<'a> {
     }
 
     fn take_kit(&mut self) -> Kit {
-        self.kit.take().unwrap_or_else(|| Kit::new(self.options, self.planning.throttle.clone(), self.health.clone()))
+        self.kit.take().unwrap_or_else(|| Kit::new(self.options, &self.planning.throttle, self.health.clone()))
     }
 
     fn ground(&self, snapshot: &Arc<Snapshot>, now: DateTime) -> Ground {

@@ -41,7 +41,7 @@ pub(super) struct Kit {
 }
 
 impl Kit {
-    pub(super) fn new(options: &Options, throttle: Throttle, health: SharedHealth) -> Self {
+    pub(super) fn new(options: &Options, throttle: &Throttle, health: SharedHealth) -> Self {
         let paces = Paces::new(options.batch_size, throttle.clone(), health);
         // Whoever swept before, or a visit that was left behind, may just have deleted a batch.
         throttle.spend(paces.largest());
