@@ -16,7 +16,7 @@ async fn what_is_set_is_printed_in_words_and_as_json() {
             "target_lag_seconds": null, "max_rate": null, "min_rate": null, "closed": null, "finish_now": null,
             "problem": null,
         });
-        assert_eq!(program.json(&["tune"]), [nothing.clone()]);
+        assert_eq!(program.json(&["tune"]), std::slice::from_ref(&nothing));
         let words = program.run(&["tune"]).stdout;
         assert!(words.starts_with("target lag: as the sweeper is told; 24h unless told\n"), "{words}");
         assert!(words.contains("\nclosed: as the sweeper is told; never unless told\n"), "{words}");
