@@ -48,9 +48,9 @@ fn of_trace(args: &Plan, trace: &Trace, json: bool) -> anyhow::Result<u8> {
     }
     let simulation = simulate.run()?;
     if json {
-        lines(&simulation)?
+        lines(&simulation)?;
     } else {
-        in_words(&simulation, lag)?
+        in_words(&simulation, lag)?;
     }
     Ok(DONE)
 }

@@ -36,9 +36,9 @@ pub(super) async fn run(args: Plan, uri: Option<&str>, json: bool) -> anyhow::Re
     }
     let plan = plan.await?;
     if json {
-        output::line(plan_json(&plan))?
+        output::line(plan_json(&plan))?;
     } else {
-        in_words(&plan)?
+        in_words(&plan)?;
     }
     Ok(if plan.shortfall.is_some() { REFUSED } else { DONE })
 }
