@@ -115,6 +115,18 @@ async fn the_role_to_look_is_enough_and_no_more() {
     is_enough_and_no_more(Duty::Look).await;
 }
 
+/// In a plan, what may not be read is not an error.
+#[tokio::test]
+async fn who_may_look_may_count() {
+    let bench = Bench::start().await;
+    bench.give(&bench.role(Duty::Look, &[]).await).await;
+    bench.set_the_stage(Duty::Look).await;
+    for way in [Way::Usual, Way::PortableOnly] {
+        let plan = bench.registry(way).await.unwrap().plan().await.unwrap();
+        assert_eq!((plan.backlog, &plan.indexes[0].uncounted), (3, &None), "{plan:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_role_does_not_do_for_another_duty() {
     let bench = Bench::start().await;

@@ -61,7 +61,7 @@ impl Count {
             keys += census.as_ref().map_or(want.range.limit, Census::documents);
             if census.is_none() {
                 stuck.insert(id);
-                uncounted.insert(id, "the database does not count it, or not in time".to_owned());
+                uncounted.insert(id, "the database does not count it, or not in time, or not for this user".to_owned());
             }
             if let Some(forecast) = pacer.forecast(id) {
                 forecast.counted(&want, census.as_ref(), now);

@@ -95,8 +95,7 @@ pub(super) async fn by_the_library(bench: &Bench, duty: Duty, way: Way) -> Resul
             ttl.status().await?;
             ttl.operations().await?;
             ttl.tune().await?;
-            let plan = ttl.plan().await?;
-            assert_eq!((plan.backlog, &plan.indexes[0].uncounted), (3, &None), "{plan:?}");
+            ttl.plan().await?;
         }
     }
     Ok(())
