@@ -161,6 +161,7 @@ impl Pacer {
         let little = self.floor();
         for (id, row) in &self.rows {
             self.service.deadline(*id, row.pressing(now, little));
+            self.service.counted(*id, row.forecast.known());
             if row.deadline(now).is_some() {
                 self.service.hurry([*id], at);
             }
@@ -234,6 +235,7 @@ impl Pacer {
                 row.more(documents, now);
             }
             self.service.deadline(id, row.pressing(now, little));
+            self.service.counted(id, row.forecast.known());
         }
         self.service.visited(id, outcome, documents, at);
     }

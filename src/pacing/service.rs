@@ -49,6 +49,8 @@ struct Row {
     failures: u32,
     /// By when the first of its documents must be gone, if it is known to have many that are due.
     deadline: Option<DateTime>,
+    /// Whether it was counted, so that without a deadline it has little or nothing.
+    counted: bool,
     /// By its own rate nothing is deleted before.
     paid_at: Instant,
 }
@@ -58,7 +60,8 @@ struct Row {
 pub(crate) struct Turn {
     pub(crate) id: ObjectId,
     pub(crate) at: Instant,
-    /// Whether for one batch only: it is not the only one that is most pressed, or goes by a rate of its own.
+    /// Whether for one batch only: it may have much and is not the only one that is most pressed, or goes by a rate of its
+    /// own.
     pub(crate) one_batch: bool,
 }
 
@@ -79,7 +82,7 @@ impl Service {
     /// Knows these indexes and no others; a new one is visited now.
     pub(crate) fn keep(&mut self, indexes: impl IntoIterator<Item = (ObjectId, Order)>, now: Instant) {
         let turn = self.turn;
-        let new = |order| Row { order, at: now, turn, failures: 0, deadline: None, paid_at: now };
+        let new = |order| Row { order, at: now, turn, failures: 0, deadline: None, counted: false, paid_at: now };
         let keep = |(id, order)| {
             let row = self.rows.get(&id).map_or_else(|| new(order), |row| Row { order, ..*row });
             // One whose interval was shortened does not wait for the old one.
@@ -104,6 +107,13 @@ impl Service {
         }
     }
 
+    /// Whether all that is due of an index was counted.
+    pub(crate) fn counted(&mut self, id: ObjectId, counted: bool) {
+        if let Some(row) = self.rows.get_mut(&id) {
+            row.counted = counted;
+        }
+    }
+
     /// The index to be visited next, and when.
     ///
     /// Of those whose time has come: first those with little or nothing to do, as they are soon done, though others have a turn
@@ -122,8 +132,9 @@ impl Service {
         let both = little.is_some() && pressed.is_some();
         let (first, second) = if self.ahead <= 0 { (little, pressed) } else { (pressed, little) };
         if let Some((id, row)) = first.or(second) {
-            let peers = much().filter(|(_, other)| other.deadline == row.deadline).count() > 1;
-            let one_batch = row.order.max_rate.is_some() || row.deadline.is_none() || share || both || peers;
+            let peers = || much().filter(|(_, other)| other.deadline == row.deadline).count() > 1;
+            let shared = if row.deadline.is_some() { share || both || peers() } else { !row.counted };
+            let one_batch = row.order.max_rate.is_some() || shared;
             return Some(Turn { id: *id, at: now, one_batch });
         }
         let (id, row) = self.rows.iter().min_by_key(|(id, row)| (at(row), row.turn, **id))?;
