@@ -31,11 +31,13 @@ pub(crate) fn run(args: Plan, json: bool) -> anyhow::Result<u8> {
         simulate = simulate.closed(window);
     }
     let simulation = simulate.run()?;
+    let mut out = Sink::open(None)?;
     if json {
-        lines(&simulation)?
+        lines(&simulation, &mut out)?;
     } else {
-        in_words(&simulation, args.target_lag)?
+        in_words(&simulation, args.target_lag, &mut out)?;
     }
+    out.finish()?;
     Ok(DONE)
 }
 
@@ -102,7 +104,7 @@ fn in_words(simulation: &Simulation, lag: Duration, out: &mut Sink) -> anyhow::R
 
 fn verdict(summary: &Summary) -> String {
     match summary.impossible {
-        None if summary.late == 0 => "on time".to_owned(),
+        _ if summary.late == 0 => "on time".to_owned(),
         None => format!("{} documents late", summary.late),
         Some(Shortfall { allowed, needed, .. }) => format!(
             "impossible: {}/s allowed, {}/s needed, {} documents late",
