@@ -59,9 +59,14 @@ def arguments(manual, **counts):
     for name, (usual, quick, _) in counts.items():
         if getattr(asked, name) is None:
             setattr(asked, name, quick if asked.quick else usual)
-    # So that what is started is ended.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
+    signal.signal(signal.SIGTERM, terminated)
     return asked
+
+
+def terminated(*_):
+    """Ends the script as an exception does, so that what was started is ended, once and for all."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit("terminated")
 
 
 class Told:
@@ -149,6 +154,13 @@ def cpu_seconds(pid):
     with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
         fields = stat.read().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def machine_cpu_seconds():
+    """The processor time that anything on this machine has used, on all cores together."""
+    with open("/proc/stat", encoding="ascii") as stat:
+        user, nice, system, _idle, _waiting, irq, softirq, *_ = (int(field) for field in stat.readline().split()[1:])
+    return (user + nice + system + irq + softirq) / TICKS
 
 
 class Bed:

@@ -9,14 +9,17 @@ import threading
 import time
 from collections import namedtuple
 
-from bed import cpu_seconds
+from bed import cpu_seconds, machine_cpu_seconds
 
 # How often the collection is looked at: one count out of the catalog, in all arms alike.
 LOOK_SECONDS = 0.02
 PATIENCE_SECONDS = 600
 
+# In cores.
+CPU = ["server_cpu", "sweeper_cpu", "machine_cpu"]
+
 Way = namedtuple("Way", "make_index, deleting")
-Window = namedtuple("Window", "began, ended, deleted, server_cpu, sweeper_cpu")
+Window = namedtuple("Window", ["began", "ended", "deleted", *CPU])
 
 
 def ordinary_index(bed, database):
@@ -77,7 +80,7 @@ class Look:
     def __init__(self, bed, due, pid):
         self.time = time.monotonic()
         self.left = due.estimated_document_count()
-        self.server_cpu = cpu_seconds(bed.server.pid)
+        self.server_cpu, self.machine_cpu = cpu_seconds(bed.server.pid), machine_cpu_seconds()
         try:
             self.sweeper_cpu = cpu_seconds(pid) if pid else 0.0
         except FileNotFoundError:
@@ -87,7 +90,8 @@ class Look:
 def observe(bed, database, way, seconds=None):
     """Deletes in this way, and returns the window from when the collection was seen to shrink to when it was empty.
 
-    With `seconds` the window is so long, and begins at once if nothing deletes.
+    With `seconds` the window is so long, and begins at once if nothing deletes. Processor time is told in cores: the server's,
+    the sweeper's, and that of all there is on this machine, by which a run that others disturbed is known.
     """
     due = bed.client[database].due
     total, limit = due.estimated_document_count(), time.monotonic() + PATIENCE_SECONDS
@@ -113,6 +117,7 @@ def observe(bed, database, way, seconds=None):
             first.left - last.left,
             (last.server_cpu - first.server_cpu) / took,
             (last.sweeper_cpu - first.sweeper_cpu) / took,
+            (last.machine_cpu - first.machine_cpu) / took,
         )
 
 

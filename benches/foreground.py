@@ -28,7 +28,7 @@ import subprocess
 import sys
 
 from bed import PAYLOAD, Bed, Told, arguments, dies_with_us, insert, percentile
-from deleting import DELETE_MANY, IDLE, MONITOR, UNLIMITED, observe, prepared, program
+from deleting import CPU, DELETE_MANY, IDLE, MONITOR, UNLIMITED, observe, prepared, program
 
 RATE = 200
 PACED = 2000
@@ -62,7 +62,7 @@ def run(bed, database, way, asked, seconds, seed):
     figures |= {"p50_ms": percentile(every, 0.5), "p99_ms": percentile(every, 0.99), "max_ms": max(every)}
     for kind in ["read", "update"]:
         figures[f"{kind}_p99_ms"] = percentile([latency * 1000 for one, latency in done if one == kind], 0.99)
-    return figures | {"server_cpu": window.server_cpu, "sweeper_cpu": window.sweeper_cpu}
+    return figures | {name: getattr(window, name) for name in CPU}
 
 
 def main():
@@ -94,7 +94,7 @@ def main():
                 figures = run(bed, f"{name}_{number}", way, asked, seconds, number)
                 told.run(arm=name, round=number + 1, **figures)
     columns = ["seconds", "deleted_a_second", "p50_ms", "p99_ms", "max_ms", "read_p99_ms", "update_p99_ms"]
-    told.table(["arm"], [*columns, "server_cpu", "sweeper_cpu"])
+    told.table(["arm"], [*columns, *CPU])
     p99 = {name: told.median("p99_ms", arm=name) for name in names}
     return told.verdict(
         [

@@ -93,7 +93,7 @@ pub use error::{Code, Error, MissingPrivilege, Refusal, Result};
 pub use expiry::{Reason, Rule, Verdict};
 pub use guard::{Batch, Decision, Reference, Veto, VetoFuture};
 pub use index::TtlIndex;
-pub use meter::{Counters, Counts, Delays, IndexCounters, METRICS, Metric, MetricKind};
+pub use meter::{Counters, Counts, Delays, IndexCounters, METRICS, Metric, MetricKind, PaceCounters};
 pub use operation::{ChangeType, Operation, OperationError, OperationState, ProgressDocuments};
 pub use pacing::{ClosedWindow, Minute, Shortfall, Signal, Simulate, Simulation, Summary, Trace, TraceError};
 pub use prune::{AppliedRetention, CollectionPass, Pruned, Retention, RetentionOutcome, RetentionSource, SweepIfDue};
@@ -111,7 +111,10 @@ pub use store::embedded::{Documents, EmbeddedCollection, EmbeddedStore};
 pub use store::hooked::{CountedByDate, Fault, HookedStore};
 pub use store::{IntoStore, SampledBy, Touched, mongo::MongoStore};
 pub use sweep::{Claim, ClaimSweep, Ended, Progress, Sweep, SweepReport};
-pub use sweeper::{Activity, HeldBack, IndexStatus, PaceStatus, Sweeper, SweeperHandle, SweeperStatus, Visits};
+pub use sweeper::{
+    Activity, HeldBack, IndexStatus, MakePlan, PaceStatus, PausePrice, PlanReport, PlannedIndex, PlannedRate, Sweeper,
+    SweeperHandle, SweeperStatus, Visits,
+};
 
 /// The examples of the manual compile.
 #[cfg(doctest)]

@@ -10,7 +10,7 @@ mod counters;
 mod mirror;
 mod names;
 
-pub use counters::{Counters, Counts, Delays, IndexCounters};
+pub use counters::{Counters, Counts, Delays, IndexCounters, PaceCounters};
 pub use names::{METRICS, Metric, MetricKind};
 
 use std::{
@@ -39,6 +39,7 @@ struct Counted {
     dropped: Counts,
     states: BTreeMap<&'static str, usize>,
     lease: (bool, i64),
+    pace: PaceCounters,
     last_success: Option<DateTime>,
 }
 
@@ -147,6 +148,7 @@ impl Meter {
         if !held {
             self.quieten(|_| true);
             self.paused(false);
+            self.pace(PaceCounters::default());
         }
         self.mirror.set(&names::LEASE_HELD, &[self.database()], f64::from(u8::from(held)));
         self.mirror.set(&names::LEASE_TERM, &[self.database()], float(term));
@@ -155,6 +157,27 @@ impl Meter {
     /// Whether sweeping is paused.
     pub(crate) fn paused(&self, paused: bool) {
         self.mirror.set(&names::PAUSED, &[self.database()], f64::from(u8::from(paused)));
+    }
+
+    /// How fast it goes.
+    pub(crate) fn pace(&self, pace: PaceCounters) {
+        self.lock().pace = pace;
+        let PaceCounters { rate, planned, peak, lateness, health_factor } = pace;
+        for (metric, value) in [
+            (&names::RATE, rate),
+            (&names::PLANNED_RATE, planned),
+            (&names::PEAK_RATE, peak),
+            (&names::PREDICTED_LATENESS, lateness.as_secs_f64()),
+            (&names::HEALTH_FACTOR, health_factor),
+        ] {
+            self.mirror.set(metric, &[self.database()], value);
+        }
+    }
+
+    /// How many documents of an index are due.
+    pub(crate) fn backlog(&self, of: &Labels, documents: u64) {
+        self.index(of, |index| index.backlog = documents);
+        self.mirror.set(&names::BACKLOG, &self.labels(of), float(documents));
     }
 
     /// A pass ended well, by the database's clock.
@@ -199,15 +222,18 @@ impl Meter {
 
     /// Says no longer that anything is due or fails. The facade cannot take a value back; 0 raises no alarm.
     fn quieten(&self, which: impl Fn(&IndexCounters) -> bool) {
-        let loud = |index: &&mut IndexCounters| index.oldest_due.is_some() || index.consecutive_failures > 0;
+        let loud = |index: &&mut IndexCounters| {
+            index.oldest_due.is_some() || index.backlog > 0 || index.consecutive_failures > 0
+        };
         let mut quiet = Vec::new();
         for index in self.lock().indexes.values_mut().filter(|index| which(index)).filter(loud) {
-            (index.oldest_due, index.consecutive_failures) = (None, 0);
+            (index.oldest_due, index.backlog, index.consecutive_failures) = (None, 0, 0);
             quiet.push((index.collection.clone(), index.index.clone()));
         }
         for (collection, index) in &quiet {
             let labels = self.labels(&Labels { collection, index });
             self.mirror.set(&names::OLDEST_DUE, &labels, 0.0);
+            self.mirror.set(&names::BACKLOG, &labels, 0.0);
             self.mirror.set(&names::CONSECUTIVE_FAILURES, &labels, 0.0);
         }
     }
@@ -224,6 +250,7 @@ impl Meter {
             states: counted.states.clone(),
             lease_held: counted.lease.0,
             lease_term: counted.lease.1,
+            pace: counted.pace,
             last_success: counted.last_success,
         }
     }

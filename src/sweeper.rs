@@ -7,6 +7,7 @@
 //! | [`tenure`] | what is done with the lease |
 //! | [`visit`] | one visit to one index |
 //! | [`planning`] | counting for the forecast, the plan, and the rate that comes of it |
+//! | [`outlook`] | the plan, for whoever asks |
 //! | [`catalog`], [`drift`] | what the collections are, and what has become of them |
 //! | [`kept`] | when documents that a guard keeps are looked at again: pure |
 //! | [`telling`], [`status`] | what is told of it all |
@@ -14,6 +15,7 @@
 mod catalog;
 mod drift;
 mod kept;
+mod outlook;
 mod planning;
 mod run;
 mod status;
@@ -24,6 +26,7 @@ mod visit;
 mod within;
 
 pub(crate) use drift::{Drift, of as drift_of, of_collection as drift_of_collection};
+pub use outlook::{MakePlan, PausePrice, PlanReport, PlannedIndex, PlannedRate};
 pub use status::{Activity, HeldBack, IndexStatus, PaceStatus, SweeperStatus, Visits};
 
 use std::{error, fmt, future::pending, time::Duration};

@@ -57,7 +57,20 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("prune", &["error", "index", "interval", "lease", "namespace", "registry", "store", "sweep"]),
     (
         "sweeper",
-        &["clock", "entry", "error", "guard", "lease", "meter", "namespace", "pacing", "registry", "store", "sweep"],
+        &[
+            "clock",
+            "entry",
+            "error",
+            "guard",
+            "interval",
+            "lease",
+            "meter",
+            "namespace",
+            "pacing",
+            "registry",
+            "store",
+            "sweep",
+        ],
     ),
     ("doctor", &["entry", "error", "expiry", "guard", "index", "namespace", "registry", "store", "sweeper"]),
 ];

@@ -22,8 +22,32 @@ pub struct Counters {
     pub lease_held: bool,
     /// The latest term of the lease that is known.
     pub lease_term: i64,
+    /// How fast the sweeper of this process goes; all 0, and nothing in the way, while it does not hold the lease.
+    pub pace: PaceCounters,
     /// When the sweeper last ended a pass well, by the database's clock.
     pub last_success: Option<DateTime>,
+}
+
+/// How fast a database is swept; rates are documents a second, over all TTL indexes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct PaceCounters {
+    /// What is allowed now: as planned, unless something holds it back.
+    pub rate: f64,
+    /// What the plan wants now, within the limits.
+    pub planned: f64,
+    /// The highest rate that the plan will want within three target lags, without limits.
+    pub peak: f64,
+    /// How much later than the target lag the latest document will be gone; zero if all will be on time.
+    pub lateness: Duration,
+    /// The share of the planned rate that the database can take; 1 if nothing holds back.
+    pub health_factor: f64,
+}
+
+impl Default for PaceCounters {
+    fn default() -> Self {
+        Self { rate: 0.0, planned: 0.0, peak: 0.0, lateness: Duration::ZERO, health_factor: 1.0 }
+    }
 }
 
 /// What was counted of one TTL index.
@@ -39,6 +63,8 @@ pub struct IndexCounters {
     /// For how long the oldest document had been due when it was last looked, not longer than there was the TTL index;
     /// none if nothing was due.
     pub oldest_due: Option<Duration>,
+    /// Documents that are due, as far as the sweeper has counted them, without those that are known to be kept.
+    pub backlog: u64,
     /// How often in a row its passes have failed.
     pub consecutive_failures: u64,
 }

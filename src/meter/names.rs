@@ -53,6 +53,7 @@ pub const METRICS: &[Metric] = &[
     KEPT,
     DISPUTED,
     OLDEST_DUE,
+    BACKLOG,
     BATCHES,
     BATCH_DURATION,
     ERRORS,
@@ -61,6 +62,11 @@ pub const METRICS: &[Metric] = &[
     LEASE_HELD,
     LEASE_TERM,
     PAUSED,
+    RATE,
+    PLANNED_RATE,
+    PEAK_RATE,
+    PREDICTED_LATENESS,
+    HEALTH_FACTOR,
     LAST_SUCCESS,
     CONSECUTIVE_FAILURES,
 ];
@@ -128,6 +134,12 @@ pub(super) const OLDEST_DUE: Metric = gauge(
     "For how long the oldest document is due that is still there; 0 if nothing is due.",
 );
 
+pub(super) const BACKLOG: Metric = gauge(
+    "ttl_index_backlog_documents",
+    "documents",
+    "Documents that are due, as far as they were counted, without those that are known to be kept.",
+);
+
 pub(super) const BATCHES: Metric =
     counter("ttl_index_batches_total", "batches", "Batches that were found and handed to a delete.");
 
@@ -176,6 +188,43 @@ pub(super) const LEASE_TERM: Metric = Metric {
 pub(super) const PAUSED: Metric = Metric {
     labels: DATABASE,
     ..gauge("ttl_index_paused", "1 or 0", "Whether sweeping is paused, as the one that sweeps has seen it.")
+};
+
+pub(super) const RATE: Metric = Metric {
+    labels: DATABASE,
+    ..gauge("ttl_index_rate", "documents a second", "What is allowed now: as planned, unless something holds it back.")
+};
+
+pub(super) const PLANNED_RATE: Metric = Metric {
+    labels: DATABASE,
+    ..gauge("ttl_index_planned_rate", "documents a second", "What the plan wants now, within the limits.")
+};
+
+pub(super) const PEAK_RATE: Metric = Metric {
+    labels: DATABASE,
+    ..gauge(
+        "ttl_index_peak_rate",
+        "documents a second",
+        "The highest rate that the plan will want within three target lags, without limits.",
+    )
+};
+
+pub(super) const PREDICTED_LATENESS: Metric = Metric {
+    labels: DATABASE,
+    ..gauge(
+        "ttl_index_predicted_lateness_seconds",
+        "seconds",
+        "How much later than the target lag the latest document will be gone; 0 if all will be on time.",
+    )
+};
+
+pub(super) const HEALTH_FACTOR: Metric = Metric {
+    labels: DATABASE,
+    ..gauge(
+        "ttl_index_health_factor",
+        "0 to 1",
+        "The share of the planned rate that the database can take; 1 if nothing holds back.",
+    )
 };
 
 pub(super) const LAST_SUCCESS: Metric = Metric {

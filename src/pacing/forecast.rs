@@ -12,7 +12,10 @@ mod steps;
 mod tests;
 mod wants;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet},
+    time::Duration,
+};
 
 use mongodb::bson::DateTime;
 
@@ -83,9 +86,9 @@ impl Forecast {
         self.counting.known
     }
 
-    /// What share of the documents that were forecast was there when their time came.
-    pub(crate) fn survival(&self) -> f64 {
-        self.survival.share()
+    /// Whether some documents have several dates: then nothing is counted ahead.
+    pub(crate) fn several(&self) -> bool {
+        self.several
     }
 
     /// How many documents are due, as far as is known.
@@ -94,6 +97,12 @@ impl Forecast {
         let begun = self.ahead.range(..=cutoff);
         let begun = begun.map(|(start, n)| n * self.survival.share() * share(*start, self.steps.end(*start), cutoff));
         self.ledger.up_to(cutoff) + begun.sum::<f64>()
+    }
+
+    /// How many documents come due within the horizon, as far as is known.
+    pub(crate) fn coming(&self, now: DateTime) -> f64 {
+        let ahead: f64 = self.ahead.values().sum();
+        (ahead * self.survival.share() + self.ledger.up_to(i64::MAX) - self.backlog(now)).max(0.0)
     }
 
     /// Since when the oldest document is due that is known to be; to the slice, never later than it is.
@@ -227,13 +236,13 @@ impl Forecast {
         let ended = self.steps.ended(cutoff).unwrap_or(i64::MIN);
         let exact = if from <= self.counted { until.min(ended).max(self.counted) } else { self.counted };
         let within = |date: i64| date > self.counted && date <= exact;
-        let there: f64 = slices.iter().filter(|(start, _)| within(self.steps.end(*start))).map(|(_, n)| n).sum();
-        if from == i64::MIN {
-            self.ledger.forget_assumed();
-        }
         let guesses = self.ledger.remove_guesses(from, until);
-        let expected: f64 = guesses.iter().filter(|entry| within(entry.to)).filter_map(|entry| entry.guess).sum();
-        let deleted: f64 = guesses.iter().filter(|entry| within(entry.to)).map(|entry| entry.taken).sum();
+        // Of a slice that was deleted from before it was over it is not known how many documents it had.
+        let whole = |entry: &&Entry| within(entry.to) && self.steps.start(entry.from) == entry.from;
+        let expected: f64 = guesses.iter().filter(whole).filter_map(|entry| entry.guess).sum();
+        let deleted: f64 = guesses.iter().filter(whole).map(|entry| entry.taken).sum();
+        let starts: HashSet<i64> = guesses.iter().filter(whole).map(|entry| entry.from).collect();
+        let there: f64 = slices.iter().filter(|(start, _)| starts.contains(start)).map(|(_, n)| n).sum();
         let steps = self.steps;
         self.ahead.retain(|start, _| steps.end(*start) <= from || steps.end(*start) > until);
         let (share, mut due) = (self.survival.share(), Vec::new());

@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(lowest_peak(&work(&[(0, 1000), (50, 1000)], 100)), 2000.0 / 150.0);
         // Too far apart to help each other.
         assert_eq!(lowest_peak(&work(&[(0, 1000), (100, 2000)], 100)), 20.0);
-        let stream = work(&[(1, 7); 10_000], 100);
+        let stream = work(&vec![(1, 7); 10_000], 100);
         let peak = lowest_peak(&stream);
         assert!((6.9..7.0).contains(&peak), "{peak}");
     }

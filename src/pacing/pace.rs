@@ -13,6 +13,10 @@ use super::{SharedHealth, Size, Throttle};
 /// The longest pause after a batch, however bad things are.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
+/// How many seconds' worth of a rate of its own an index has deleted at once: enough to keep that rate, though others have their
+/// turns in between, and no burst.
+const OWN_SECONDS: f64 = 2.0;
+
 /// The pace of one index.
 ///
 /// Without a limit it goes as fast as the database stays healthy: otherwise it rests after each batch, for so long that the
@@ -23,12 +27,14 @@ pub(crate) struct Pace {
     throttle: Throttle,
     health: SharedHealth,
     size: Size,
+    /// The most documents a second of its own.
+    own: Option<f64>,
     rest_until: Option<Instant>,
 }
 
 impl Pace {
     pub(crate) fn new(index: ObjectId, size: Size, throttle: Throttle, health: SharedHealth) -> Self {
-        Self { index, throttle, health, size, rest_until: None }
+        Self { index, throttle, health, size, own: None, rest_until: None }
     }
 
     /// Waits until the next batch may begin.
@@ -42,7 +48,10 @@ impl Pace {
 
     /// The most documents that the next batch may have.
     pub(crate) fn documents(&self) -> u32 {
-        self.size.at_rate(self.throttle.rate())
+        let most = self.size.at_rate(self.throttle.rate());
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates
+        let own = self.own.map_or(u32::MAX, |own| (own * OWN_SECONDS).ceil().max(1.0) as u32);
+        most.min(own)
     }
 
     /// So many documents were found and deleted, or seen to stay, and the database took so long for it.
@@ -84,12 +93,12 @@ pub(crate) struct Paces {
     throttle: Throttle,
     health: SharedHealth,
     cap: u32,
-    paces: HashMap<ObjectId, Pace>,
+    of: HashMap<ObjectId, Pace>,
 }
 
 impl Paces {
     pub(crate) fn new(cap: u32, throttle: Throttle, health: SharedHealth) -> Self {
-        Self { throttle, health, cap, paces: HashMap::new() }
+        Self { throttle, health, cap, of: HashMap::new() }
     }
 
     /// The most documents that a batch may have at the rate as it is.
@@ -97,14 +106,18 @@ impl Paces {
         Size::asked(self.cap).at_rate(self.throttle.rate())
     }
 
-    pub(crate) fn of(&mut self, index: ObjectId) -> &mut Pace {
-        let Self { throttle, health, cap, paces } = self;
-        paces.entry(index).or_insert_with(|| Pace::new(index, Size::up_to(*cap), throttle.clone(), health.clone()))
+    /// The pace of an index, which may have a rate of its own.
+    pub(crate) fn of(&mut self, index: ObjectId, own: Option<f64>) -> &mut Pace {
+        let Self { throttle, health, cap, of } = self;
+        let new = || Pace::new(index, Size::up_to(*cap), throttle.clone(), health.clone());
+        let pace = of.entry(index).or_insert_with(new);
+        pace.own = own;
+        pace
     }
 
     /// Forgets those of other indexes than these.
     pub(crate) fn keep(&mut self, indexes: &HashSet<ObjectId>) {
-        self.paces.retain(|index, _| indexes.contains(index));
+        self.of.retain(|index, _| indexes.contains(index));
         self.health.lock().keep(indexes);
     }
 }

@@ -1,10 +1,13 @@
 //! The pace of a database: what is known of its indexes, the plan, and whose turn it is. Pure.
 
+mod foresight;
+
 use std::{collections::HashMap, time::Duration};
 
 use mongodb::bson::{DateTime, oid::ObjectId};
 use tokio::time::Instant;
 
+pub(crate) use self::foresight::Foresight;
 use super::{
     Calendar, Cohort, Demand, Forecast, Open, Order, Outcome, Plan, Service, Shortfall, Terms, Turn, Want,
     plan::seconds_between,
@@ -81,6 +84,7 @@ pub(crate) struct Pacer {
     /// Documents a second: as planned, or as was planned before while documents are at hand that must go soon.
     rate: f64,
     shortfall: Option<Shortfall>,
+    finish: Option<DateTime>,
     planned: Option<Instant>,
     /// What the plan wanted when nothing was in the way.
     reference: Option<f64>,
@@ -96,6 +100,7 @@ impl Pacer {
             plan: Plan::default(),
             rate: 0.0,
             shortfall: None,
+            finish: None,
             planned: None,
             reference: None,
         }
@@ -152,6 +157,7 @@ impl Pacer {
         self.plan = demand.plan();
         self.rate = if self.plan.at_hand { self.rate.max(self.plan.rate) } else { self.plan.rate };
         self.shortfall = demand.shortfall(self.terms.max_rate);
+        self.finish = demand.finish(self.floor(), self.terms.max_rate);
         let little = self.floor();
         for (id, row) in &self.rows {
             self.service.deadline(*id, row.pressing(now, little));
@@ -270,22 +276,10 @@ impl Pacer {
             rate: self.rate,
             peak: self.plan.peak,
             backlog: self.rows.values().map(|row| row.forecast.backlog(now)).sum(),
-            finish: self.plan.finish,
+            finish: self.finish,
             shortfall: self.shortfall,
             known: self.rows.values().all(|row| !row.member.counted || row.forecast.known()),
         }
-    }
-
-    /// The plan as it is.
-    pub(crate) fn current(&self) -> &Plan {
-        &self.plan
-    }
-
-    /// The peak that it would take if nothing were deleted before an instant.
-    pub(crate) fn price(&mut self, now: DateTime, resumed: DateTime) -> f64 {
-        let open = self.open(now);
-        let cohorts = self.cohorts(now, &open);
-        Demand::new(resumed, cohorts, &open, self.floors()).plan().peak
     }
 
     fn cohorts(&mut self, now: DateTime, open: &Open) -> Vec<Cohort> {
@@ -356,13 +350,16 @@ impl Row {
         Some(DateTime::from_millis(since.timestamp_millis().saturating_add(lag)))
     }
 
-    /// The same if it is much, rounded so that those of about the same time take turns.
+    /// The same if it is much, rounded so that those of about the same time take turns. One with a rate of its own has to
+    /// begin before that.
     fn pressing(&self, now: DateTime, little: f64) -> Option<DateTime> {
         if self.forecast.backlog(now) <= little {
             return None;
         }
+        #[allow(clippy::cast_possible_truncation)] // saturates
+        let takes = self.member.max_rate.map_or(0, |rate| (self.forecast.backlog(now) / rate * 1e3) as i64);
         let round = i64::try_from((self.lag / SLICES_IN_LAG).as_millis()).unwrap_or(i64::MAX).max(1);
-        let rounded = self.deadline(now)?.timestamp_millis().div_euclid(round);
+        let rounded = self.deadline(now)?.timestamp_millis().saturating_sub(takes).div_euclid(round);
         Some(DateTime::from_millis(rounded.saturating_mul(round)))
     }
 }

@@ -30,10 +30,6 @@ pub(crate) struct Plan {
     pub(crate) curve: Vec<Segment>,
     /// The highest rate of the curve.
     pub(crate) peak: f64,
-    /// When what is due now is gone, by this plan; none if nothing is due.
-    pub(crate) finish: Option<DateTime>,
-    /// Documents that are due now.
-    pub(crate) due: f64,
     /// Whether some of them have to go so soon that the rate is not lowered before they have.
     pub(crate) at_hand: bool,
 }
@@ -78,8 +74,8 @@ impl<'a> Demand<'a> {
             }
             let release = open.seconds(now, release);
             // The last moment, and not one in which sweeping is closed.
-            let last = open.seconds(now, seconds_after(deadline, grace));
-            let left = open.seconds(now, deadline).min(last - grace);
+            let end = open.seconds(now, seconds_after(deadline, grace));
+            let left = open.seconds(now, deadline).min(end - grace);
             let promised = seconds_between(now, deadline);
             let least = if promised < -grace { late } else { grace };
             at_hand |= release <= 0.0 && left < grace;
@@ -91,19 +87,32 @@ impl<'a> Demand<'a> {
 
     /// The whole curve.
     pub(crate) fn plan(&self) -> Plan {
-        let due = self.stairs.due();
-        let (mut from, mut done) = (0.0, 0.0);
-        let (mut curve, mut finish) = (Vec::new(), None);
+        let (mut from, mut curve) = (0.0, Vec::new());
         for (until, rate) in self.stairs.taut() {
-            let gone = done + rate * (until - from);
-            if finish.is_none() && due > 0.0 && rate > 0.0 && gone >= due * (1.0 - 1e-9) {
-                finish = Some(self.at(from + (due - done).max(0.0) / rate));
-            }
             curve.push(Segment { from: self.at(from), until: self.at(until), rate });
-            (from, done) = (until, gone);
+            from = until;
         }
-        let rate = curve.first().map_or(0.0, |first| first.rate);
-        Plan { rate, peak: self.stairs.peak(), curve, finish, due, at_hand: self.at_hand }
+        let rate = curve.first().map_or(0.0, |first: &Segment| first.rate);
+        Plan { rate, peak: self.stairs.peak(), curve, at_hand: self.at_hand }
+    }
+
+    /// When what is due now is gone, if the plan is kept to and the rate is never below `floor` nor above `allowed`; none if
+    /// nothing is due.
+    pub(crate) fn finish(&self, floor: f64, allowed: f64) -> Option<DateTime> {
+        let (mut left, mut from) = (self.stairs.due(), 0.0);
+        if left <= 0.0 {
+            return None;
+        }
+        let rest = (f64::INFINITY, allowed);
+        for (until, rate) in self.stairs.taut().into_iter().chain([rest]) {
+            let rate = rate.max(floor).min(allowed);
+            let gone = rate * (until - from);
+            if gone >= left * (1.0 - 1e-9) {
+                return Some(self.at(from + left / rate));
+            }
+            (left, from) = (left - gone, until);
+        }
+        None
     }
 
     /// How late documents will be gone if no more than this is allowed; none if all are on time.

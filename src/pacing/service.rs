@@ -14,8 +14,11 @@ const LATEST_RETRY: u32 = 10;
 /// Nothing is visited again sooner, even if it is known to have something due.
 const SHORTEST: Duration = Duration::from_millis(50);
 
-/// After so many visits to indexes with little to do, one with much to do has its turn.
-const LITTLE: u32 = 3;
+/// Where both wait, indexes with little to do have so many documents deleted for each one of those with much to do.
+const LITTLE: i64 = 3;
+
+/// An index that has waited for its turn makes up for so much of that, to keep the rate of its own.
+const CREDIT: Duration = Duration::from_secs(3);
 
 /// One in so many turns belongs to whoever has waited for longest, whatever the deadlines.
 const SHARE: u64 = 8;
@@ -26,8 +29,8 @@ pub(crate) struct Service {
     rows: HashMap<ObjectId, Row>,
     /// Counts visits, to tell who waits for longest.
     turn: u64,
-    /// How many visits in a row to indexes with little or nothing to do have found something.
-    found: u32,
+    /// How many documents those with little to do are ahead of their share.
+    ahead: i64,
 }
 
 /// How often an index is visited, and how fast it may go.
@@ -55,7 +58,7 @@ struct Row {
 pub(crate) struct Turn {
     pub(crate) id: ObjectId,
     pub(crate) at: Instant,
-    /// Whether for one batch only: it is not the one that is most pressed, or goes by a rate of its own.
+    /// Whether for one batch only: it is not the only one that is most pressed, or goes by a rate of its own.
     pub(crate) one_batch: bool,
 }
 
@@ -117,9 +120,10 @@ impl Service {
             much().min_by_key(|(id, row)| (row.deadline, row.turn, **id))
         };
         let both = little.is_some() && pressed.is_some();
-        let (first, second) = if self.found < LITTLE { (little, pressed) } else { (pressed, little) };
+        let (first, second) = if self.ahead <= 0 { (little, pressed) } else { (pressed, little) };
         if let Some((id, row)) = first.or(second) {
-            let one_batch = row.order.max_rate.is_some() || row.deadline.is_none() || share || both;
+            let peers = much().filter(|(_, other)| other.deadline == row.deadline).count() > 1;
+            let one_batch = row.order.max_rate.is_some() || row.deadline.is_none() || share || both || peers;
             return Some(Turn { id: *id, at: now, one_batch });
         }
         let (id, row) = self.rows.iter().min_by_key(|(id, row)| (at(row), row.turn, **id))?;
@@ -131,9 +135,11 @@ impl Service {
         self.turn += 1;
         let turn = self.turn;
         let Some(row) = self.rows.get_mut(&id) else { return };
-        self.found = match row.deadline {
-            Some(_) => 0,
-            None => self.found + u32::from(documents > 0),
+        let deleted = i64::try_from(documents).unwrap_or(i64::MAX).min(i64::from(u32::MAX));
+        self.ahead = match row.deadline {
+            // What nobody else wanted is made up for with one visit's worth at most.
+            Some(_) => (self.ahead - LITTLE * deleted.max(1)).max(-LITTLE * deleted),
+            None => self.ahead.saturating_add(deleted),
         };
         let interval = row.order.interval;
         row.turn = turn;
@@ -152,7 +158,7 @@ impl Service {
         if let Some(rate) = row.order.max_rate {
             #[allow(clippy::cast_precision_loss)] // a batch is small
             let cost = Duration::try_from_secs_f64(documents as f64 / rate).unwrap_or(Duration::MAX);
-            let from = row.paid_at.max(now);
+            let from = row.paid_at.max(now.checked_sub(CREDIT).unwrap_or(now));
             row.paid_at = from.checked_add(cost).unwrap_or(from);
         }
     }
@@ -182,15 +188,15 @@ mod tests {
         (ids, service, now)
     }
 
-    fn at(seconds: i64) -> Option<DateTime> {
-        Some(DateTime::from_millis(seconds * 1000))
+    fn at(seconds: i64) -> DateTime {
+        DateTime::from_millis(seconds * 1000)
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_earliest_deadline_comes_first_and_each_has_a_share() {
         let (ids, mut service, now) = three();
         for (id, deadline) in ids.iter().zip([30, 10, 20]) {
-            service.deadline(*id, at(deadline));
+            service.deadline(*id, Some(at(deadline)));
         }
         let mut visits = HashMap::new();
         for _ in 0..80 {
@@ -204,7 +210,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn looking_for_what_is_due_goes_before_work_and_does_not_hold_it_up() {
         let (ids, mut service, now) = three();
-        service.deadline(ids[0], at(10));
+        service.deadline(ids[0], Some(at(10)));
         let mut order = Vec::new();
         for _ in 0..8 {
             let Turn { id, .. } = service.next(now).unwrap();
@@ -212,13 +218,13 @@ mod tests {
             // Each of the others has something whenever it is looked at.
             service.visited(id, Outcome::More, 5, now);
         }
-        assert_eq!(order, [false, false, false, true, false, false, false, true]);
+        assert_eq!(order, [false, true, false, false, false, true, false, false]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_index_with_much_due_does_not_keep_the_others_from_being_looked_at() {
         let (ids, mut service, start) = three();
-        service.deadline(ids[0], at(10));
+        service.deadline(ids[0], Some(at(10)));
         let mut looks = HashMap::new();
         for second in 0..600 {
             let now = start + Duration::from_secs(second);
@@ -233,7 +239,7 @@ mod tests {
     async fn an_index_goes_by_a_rate_of_its_own() {
         let (ids, mut service, start) = three();
         service.keep([(ids[0], Order { max_rate: Some(10.0), ..ORDER })], start);
-        service.deadline(ids[0], at(10));
+        service.deadline(ids[0], Some(at(10)));
         let (mut now, mut deleted) = (start, 0);
         while now < start + MINUTE {
             let turn = service.next(now).unwrap();
@@ -246,13 +252,49 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn an_index_with_a_rate_of_its_own_makes_up_for_a_turn_that_came_late() {
+        let (ids, mut service, start) = three();
+        service.keep([(ids[0], Order { max_rate: Some(10.0), ..ORDER })], start);
+        service.deadline(ids[0], Some(at(10)));
+        let (mut now, mut deleted) = (start, 0);
+        while now < start + MINUTE {
+            now = service.next(now).unwrap().at + Duration::from_secs(1);
+            service.visited(ids[0], Outcome::More, 20, now);
+            deleted += 20;
+        }
+        assert!((580..=640).contains(&deleted), "{deleted}");
+        // What was not waited for is not saved up.
+        now += 60 * MINUTE;
+        let mut burst = 0;
+        while service.next(now).unwrap().at == now {
+            service.visited(ids[0], Outcome::More, 20, now);
+            burst += 20;
+        }
+        assert!(burst <= 60, "{burst}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn small_amounts_have_three_quarters_of_what_is_deleted_while_they_last() {
+        let (ids, mut service, now) = three();
+        service.deadline(ids[0], Some(at(10)));
+        let (mut much, mut little) = (0, 0);
+        for _ in 0..1_000 {
+            let Turn { id, .. } = service.next(now).unwrap();
+            let (sum, batch) = if id == ids[0] { (&mut much, 25) } else { (&mut little, 1) };
+            *sum += batch;
+            service.visited(id, Outcome::More, batch, now);
+        }
+        assert!((700..=780).contains(&(little * 1_000 / (little + much))), "{little} and {much}");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn an_index_that_fails_is_tried_less_and_less_often_and_never_given_up() {
         let (ids, mut service, mut now) = three();
         service.keep([(ids[0], ORDER)], now);
         let mut waits = Vec::new();
         for _ in 0..20 {
             service.visited(ids[0], Outcome::Failed, 0, now);
-            service.deadline(ids[0], at(0));
+            service.deadline(ids[0], Some(at(0)));
             let turn = service.next(now).unwrap();
             waits.push((turn.at - now).as_secs());
             now = turn.at;

@@ -107,6 +107,8 @@ impl HookedStore {
         let indexes = self.inner.indexes(&entry.definition.collection).await?;
         let index = indexes.into_iter().find(|index| Some(&index.name) == entry.supporting.as_ref().map(|it| &it.name));
         let of = CensusTarget { entry: entry.id, collection: entry.definition.collection, rule: entry.rule, index };
+        // As a sweeper counts: the backend is known by then.
+        self.inner.settle_time().await?;
         let census = self.inner.census(&of, CensusRange { from, until, slice, limit }).await?;
         Ok(census.map(|census| (census.slices, census.reached, census.several)))
     }

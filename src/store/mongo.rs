@@ -99,6 +99,7 @@ impl sealed::Sealed for MongoStore {
             database: self.database.client().database_with_options(self.database.name(), options),
             portable_only: self.portable_only,
             extensions: OnceCell::new(),
+            assumed: OnceCell::new(),
             uncounted: Uncounted::default(),
         }))
     }
@@ -109,6 +110,8 @@ struct Mongo {
     database: Database,
     portable_only: bool,
     extensions: OnceCell<Extensions>,
+    /// The same as far as reading tells.
+    assumed: OnceCell<Extensions>,
     uncounted: Uncounted,
 }
 
@@ -116,6 +119,14 @@ impl Mongo {
     /// What the backend can do beyond the portable subset; found out once, before the first deletion.
     async fn extensions(&self) -> Result<&Extensions> {
         self.extensions.get_or_try_init(|| probe::run(&self.database, self.portable_only)).await
+    }
+
+    /// What the backend can do, for whoever may only read: the probe writes. Too much may be assumed, which the backend refuses.
+    async fn readable(&self) -> Result<&Extensions> {
+        match self.extensions.get() {
+            Some(probed) => Ok(probed),
+            None => self.assumed.get_or_try_init(|| probe::assume(&self.database, self.portable_only)).await,
+        }
     }
 
     /// The time at which the server answered: behind its clock by the way of the answer, never ahead of it.

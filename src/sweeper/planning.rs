@@ -247,6 +247,7 @@ impl Planning {
             target_lag: terms.target_lag,
             max_rate: terms.max_rate,
             min_rate: terms.min_rate,
+            closed: terms.closed.windows().to_vec(),
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates
             backlog: outlook.backlog.round() as u64,
             counted: outlook.known,

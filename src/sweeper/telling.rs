@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::{
-    status::{self, Activity, SweeperStatus},
-    tenure::Tenure,
+    status::{self, Activity, PaceStatus, SweeperStatus},
+    tenure::{Tenure, entries},
     visit::Visited,
 };
 use crate::{
@@ -33,6 +33,7 @@ impl Tenure<'_> {
         visits.kept = kept;
         visits.shortfall = self.planning.pacer.shortfall(entry.id);
         (visits.backlog, visits.deadline) = self.planning.pacer.backlog(entry.id, now);
+        self.registry.meter.backlog(&labels, visits.backlog);
         visits.failures = self.planning.pacer.failures(entry.id);
         self.registry.meter.failures(&labels, u64::from(visits.failures));
         let error = match &**passed {
@@ -58,9 +59,23 @@ impl Tenure<'_> {
         self.write_status(now, news);
     }
 
+    /// There is a new plan: what is due may be more by now, visited or not.
+    pub(super) fn recount(&mut self, snapshot: &Snapshot, now: DateTime) {
+        for entry in entries(snapshot) {
+            let Some(visits) = self.visits.get_mut(&entry.id) else { continue };
+            (visits.backlog, visits.deadline) = self.planning.pacer.backlog(entry.id, now);
+            let (collection, index) = entry.names();
+            self.registry.meter.backlog(&Labels { collection, index }, visits.backlog);
+        }
+    }
+
     pub(super) fn tell(&self, activity: Activity) {
         let max_rate = self.planning.pacer.terms().max_rate;
-        let pace = self.clock.map(|(told, at)| self.planning.status(self.registry.store.now_since(told, at)));
+        let mut pace = self.clock.map(|(told, at)| self.planning.status(self.registry.store.now_since(told, at)));
+        if let Some(pace) = pace.as_mut().filter(|_| activity == Activity::Paused) {
+            pace.rate = 0.0;
+        }
+        self.registry.meter.pace(pace.as_ref().map(PaceStatus::counters).unwrap_or_default());
         let status = SweeperStatus {
             activity,
             holder: Some(self.lease.holder().to_owned()),

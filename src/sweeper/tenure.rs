@@ -292,7 +292,10 @@ impl<'a> Tenure<'a> {
         let entry = |id| entries(snapshot).find(|entry| entry.id == id);
         let catalog = self.kit.as_ref().map(|kit| &kit.catalog);
         let again = self.planning.step(now, &self.registry.store, catalog, entry).await;
-        self.untold |= std::mem::take(&mut self.planning.news);
+        if std::mem::take(&mut self.planning.news) {
+            self.recount(snapshot, now);
+            self.untold = true;
+        }
         again
     }
 
@@ -345,7 +348,7 @@ impl<'a> Tenure<'a> {
     }
 
     fn take_kit(&mut self) -> Kit {
-        self.kit.take().unwrap_or_else(|| Kit::new(self.options, self.planning.throttle.clone(), self.health.clone()))
+        self.kit.take().unwrap_or_else(|| Kit::new(self.options, &self.planning.throttle, self.health.clone()))
     }
 
     fn ground(&self, snapshot: &Arc<Snapshot>, now: DateTime) -> Ground {

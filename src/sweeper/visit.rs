@@ -41,7 +41,7 @@ pub(super) struct Kit {
 }
 
 impl Kit {
-    pub(super) fn new(options: &Options, throttle: Throttle, health: SharedHealth) -> Self {
+    pub(super) fn new(options: &Options, throttle: &Throttle, health: SharedHealth) -> Self {
         let paces = Paces::new(options.batch_size, throttle.clone(), health);
         // Whoever swept before, or a visit that was left behind, may just have deleted a batch.
         throttle.spend(paces.largest());
@@ -222,7 +222,7 @@ impl Ground {
             seen,
             veto: self.veto.clone(),
             lease: Some(&self.lease),
-            pace: kit.paces.of(entry.id),
+            pace: kit.paces.of(entry.id, entry.max_rate),
             clock: self.clock,
             stop,
             options,

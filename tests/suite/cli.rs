@@ -6,6 +6,7 @@ mod export;
 mod if_due;
 mod indexes;
 mod operators;
+mod outlook;
 mod secrets;
 mod sweep;
 mod transfer;

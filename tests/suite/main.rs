@@ -12,6 +12,8 @@ mod metrics;
 mod mongod_runs;
 mod operations;
 mod outage;
+mod outlook;
+mod pacing;
 mod plan;
 mod portable;
 mod prune;

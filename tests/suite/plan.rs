@@ -202,5 +202,5 @@ fn what_cannot_be_planned_for_is_told() {
         plan(trace, options).failed(code, words);
     }
     Program::alone().run(&["plan", "--trace", "no/such/file"]).failed(1, "opening no/such/file");
-    Program::alone().run(&["plan"]).failed(2, "--trace");
+    Program::alone().run(&["plan"]).failed(2, "no database is given");
 }

@@ -13,12 +13,12 @@ use mongodb::{
     event::{EventHandler, command::CommandEvent},
     options::ClientOptions,
 };
-use ttl_index::{Ended, MongoStore, Reference, TtlIndex, TtlRegistry};
+use ttl_index::{Ended, MongoStore, Reference, Sweeper, TtlIndex, TtlRegistry};
 
-use crate::support::{TestDatabase, database_with, mongod::Mongod};
+use crate::support::{TestDatabase, database_with, mongod::Mongod, wait};
 
 /// The commands that every compatible backend has.
-const PORTABLE: [&str; 14] = [
+const PORTABLE: [&str; 15] = [
     "hello",
     "insert",
     "find",
@@ -28,6 +28,7 @@ const PORTABLE: [&str; 14] = [
     "findAndModify",
     "delete",
     "count",
+    "aggregate",
     "listCollections",
     "listIndexes",
     "createIndexes",
@@ -51,7 +52,7 @@ const NEEDED: [&str; 11] = [
 ];
 
 /// Names that some backend does not understand, wherever in a command they stand.
-const FORBIDDEN: [&str; 14] = [
+const FORBIDDEN: [&str; 13] = [
     "hint",
     "collation",
     "let",
@@ -65,7 +66,26 @@ const FORBIDDEN: [&str; 14] = [
     "startTransaction",
     "autocommit",
     "$natural",
-    "pipeline",
+];
+
+/// The operators of a pipeline that counts.
+const COUNTING: [&str; 16] = [
+    "$match",
+    "$and",
+    "$gt",
+    "$gte",
+    "$lt",
+    "$lte",
+    "$type",
+    "$sort",
+    "$limit",
+    "$group",
+    "$sum",
+    "$cond",
+    "$isArray",
+    "$floor",
+    "$divide",
+    "$subtract",
 ];
 
 /// 0001-01-01, the first date that every backend can store.
@@ -168,6 +188,34 @@ async fn the_portable_subset_is_enough_for_a_whole_life() {
     }
 }
 
+/// Which counts by what every backend with aggregations understands, and goes on without where they are not understood.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_portable_subset_is_enough_for_the_background_sweeper() {
+    let recording = Recording::default();
+    let it = database_with(|options| {
+        options.retry_writes = Some(false);
+        recording.listen(options);
+    })
+    .await;
+    let ttl = TtlRegistry::open(MongoStore::new(it.db.clone()).portable_only()).await.unwrap();
+    let index = || TtlIndex::on("t").expire_after(Duration::from_secs(60));
+    for (collection, index) in [("walked", index()), ("partial", index().partial_filter(doc! { "n": { "$gte": 1 } }))] {
+        ttl.create_index(collection, index).await.unwrap();
+        insert_expired(&it, collection, 200).await;
+    }
+    let sweeper = Sweeper::new(ttl.clone()).start().unwrap();
+    let counted = |of: &str| !recording.on("aggregate", of).is_empty();
+    wait::until("all to go, and to be counted", wait::LONG, async || {
+        ttl.counters().total.deleted == 400 && counted("walked") && counted("partial")
+    })
+    .await;
+    sweeper.shutdown().await.unwrap();
+    for (name, command) in &recording.commands() {
+        assert!(PORTABLE.contains(&name.as_str()), "{command}");
+        assert_portable(name, command);
+    }
+}
+
 fn assert_portable(name: &str, command: &Document) {
     // What is written into a document is not a word of the command.
     let mut command = command.clone();
@@ -180,6 +228,13 @@ fn assert_portable(name: &str, command: &Document) {
         "createIndexes" => assert_eq!(command.get_array("indexes").unwrap().len(), 1, "{command}"),
         "dropIndexes" => assert_ne!(command.get_str("index").unwrap(), "*", "{command}"),
         "listCollections" => assert!(!command.contains_key("filter"), "{command}"),
+        "aggregate" => {
+            let pipeline = Bson::Array(command.get_array("pipeline").unwrap().clone());
+            for word in words(&pipeline).iter().filter(|word| word.starts_with('$') && **word != "$t") {
+                assert!(COUNTING.contains(&word.as_str()), "{word}: {command}");
+            }
+        }
+        _ if command.contains_key("pipeline") => panic!("an update by a pipeline: {command}"),
         _ => {}
     }
     let earliest = dates(&Bson::Document(command.clone())).into_iter().min();

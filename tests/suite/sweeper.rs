@@ -12,6 +12,8 @@ mod life;
 mod process;
 #[cfg(feature = "cli")]
 mod processes;
+#[cfg(feature = "cli")]
+mod takeover;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -14,7 +14,7 @@ use super::{json, time};
 
 /// TTL indexes with Firestore's rules and MongoDB's API.
 ///
-/// Exit codes: 0 done; 1 failed; 2 usage; 3 refused, or `doctor` found something; 4 `sweep` left due documents behind.
+/// Exit codes: 0 done; 1 failed; 2 usage; 3 refused, or `doctor` or `plan` found something; 4 `sweep` left due documents behind.
 #[derive(Debug, Parser)]
 #[command(version)]
 pub(crate) struct Args {
@@ -84,8 +84,8 @@ pub(crate) enum Command {
     Sweep(Sweep),
     /// Put the documents of an archive back; what is there is left as it is
     Restore(Restore),
-    /// Say how a load would be deleted: its rate and backlog over time, and whether all of it is gone in time. Needs no
-    /// database
+    /// Say how fast documents will have to be deleted, and whether that will do; reads only. With --trace, of a load in a file,
+    /// without any database
     Plan(Plan),
     /// Print the MongoDB role that a user needs, as the createRole command that makes it
     Role(super::role::Args),
@@ -99,9 +99,13 @@ pub(crate) enum Command {
     },
     /// Pause sweeping in every process; nothing is deleted once this has returned
     Pause {
-        /// How long: 90, 90s, 36h, 30d; until it is resumed by default
+        /// How long: 90, 90s, 36h, 30d; until it is resumed by default. Says as well how fast documents will have to be deleted
+        /// afterwards
         #[arg(long = "for", value_name = "D", value_parser = time::duration, allow_hyphen_values = true)]
         duration: Option<Duration>,
+        /// Only say so, and do not pause
+        #[arg(long, requires = "duration")]
+        dry_run: bool,
     },
     /// Have sweeping go on
     Resume,
@@ -275,25 +279,29 @@ pub(crate) struct Restore {
 
 #[derive(Debug, Group)]
 pub(crate) struct Plan {
+    /// The collections; by default all that have a TTL index
+    #[arg(value_name = "COLL")]
+    pub(crate) collections: Vec<String>,
     /// The load: lines `expires_at_seconds,count`, with seconds since the rule comes into force, which is on a Monday at
     /// midnight UTC; negative for what has expired before. - is standard input
-    #[arg(long, value_name = "FILE|-")]
-    pub(crate) trace: PathBuf,
-    /// Within which a document shall be gone that is due: 90, 90s, 36h, 30d
-    #[arg(long, value_name = "D", default_value = "24h", value_parser = time::duration, allow_hyphen_values = true)]
-    pub(crate) target_lag: Duration,
-    /// The most documents a second
-    #[arg(long, value_name = "N", default_value_t = 1000.0, allow_hyphen_values = true)]
-    pub(crate) max_rate: f64,
-    /// The least documents a second while anything is due
-    #[arg(long, value_name = "N", default_value_t = 50.0, allow_hyphen_values = true)]
-    pub(crate) min_rate: f64,
-    /// When nothing is deleted, such as "Mon-Fri 09:00-17:00 Europe/Berlin"; may be given several times
+    #[arg(long, value_name = "FILE|-", conflicts_with = "collections")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Within which a document shall be gone that is due: 90, 90s, 36h, 30d; by default what is in force, 24h of a trace
+    #[arg(long, value_name = "D", value_parser = time::duration, allow_hyphen_values = true)]
+    pub(crate) target_lag: Option<Duration>,
+    /// The most documents a second; by default what is in force, 1000 of a trace
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) max_rate: Option<f64>,
+    /// The least documents a second while anything is due; by default what is in force, 50 of a trace
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) min_rate: Option<f64>,
+    /// When nothing is deleted, such as "Mon-Fri 09:00-17:00 Europe/Berlin"; may be given several times. By default what is in
+    /// force, never of a trace
     #[arg(long, value_name = "WINDOW", value_parser = time::window)]
     pub(crate) window: Vec<ClosedWindow>,
-    /// How many documents are foreseen for each one that will expire, to see what a wrong forecast does
-    #[arg(long, value_name = "X", default_value_t = 1.0, allow_hyphen_values = true)]
-    pub(crate) forecast_scale: f64,
+    /// How many documents are foreseen for each one of a trace that will expire, to see what a wrong forecast does; 1 by default
+    #[arg(long, value_name = "X", requires = "trace", allow_hyphen_values = true)]
+    pub(crate) forecast_scale: Option<f64>,
 }
 
 #[derive(Debug, Group)]

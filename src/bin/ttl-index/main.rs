@@ -7,10 +7,11 @@
 //! | `json` | Extended JSON, in and out |
 //! | `target` | which database a URI means, and its documents |
 //! | `role` | the privileges that a user needs |
-//! | `daemon`, `status`, `tune` | `run`, and `status`, `pause`, `resume`, `tune` |
+//! | `daemon`, `status`, `pause`, `tune` | `run`, and `status`, `pause` and `resume`, `tune` |
 //! | `signal` | SIGINT and SIGTERM |
 //! | `indexes`, `operations`, `explain`, `doctor`, `sweep`, `archive`, `import`, `export` | the commands |
-//! | `plan`, `plot` | a load simulated, and drawn |
+//! | `plan`, `plot` | what is planned for a database or a trace, and drawn |
+//! | `pace` | rates, lateness and what holds back, in words |
 //! | `sink` | where an export goes: a file that is whole, or standard output |
 //! | `listen` | the page of metrics |
 //! | `output` | tables, lines of JSON, progress |
@@ -29,6 +30,8 @@ mod json;
 mod listen;
 mod operations;
 mod output;
+mod pace;
+mod pause;
 mod plan;
 mod plot;
 mod role;
@@ -82,13 +85,13 @@ async fn run(args: Args) -> anyhow::Result<u8> {
         Command::Explain(explain) => explain::run(explain, uri, json).await,
         Command::Doctor(doctor) => doctor::run(doctor, uri, json).await,
         Command::Sweep(sweep) => sweep::run(sweep, uri, json).await,
-        Command::Plan(args) => plan::run(args, json),
+        Command::Plan(args) => plan::run(args, uri, json).await,
         Command::Restore(args) => archive::restore(args, uri, json).await,
         Command::Role(args) => role::run(&args, uri, json),
         Command::Run(run) => daemon::run(run, uri).await,
         Command::Status { watch } => status::status(watch, uri, json).await,
-        Command::Pause { duration } => status::pause(duration, uri, json).await,
-        Command::Resume => status::resume(uri, json).await,
+        Command::Pause { duration, dry_run } => pause::pause(duration, dry_run, uri, json).await,
+        Command::Resume => pause::resume(uri, json).await,
         Command::Tune(args) => tune::run(args, uri, json).await,
         Command::Import { collection, file } => import::run(&collection, &file, uri, json).await,
         Command::Export(export) => export::run(export, uri, json).await,

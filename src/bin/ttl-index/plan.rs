@@ -1,9 +1,11 @@
-//! `plan --trace`.
+//! `plan`: of a trace here, of a database in `live`.
+
+mod live;
 
 use std::{
-    fmt::Display,
     fs::File,
     io::{self, BufRead, BufReader},
+    path::Path,
     time::Duration,
 };
 
@@ -14,20 +16,34 @@ use ttl_index::{Minute, Shortfall, Simulation, Summary, Trace, TraceError};
 use super::{
     args::Plan,
     failure::{DONE, Usage},
-    plot::{Plot, amount},
-    sink::Sink,
+    output,
+    pace::{about, rate},
+    plot::Plot,
     time,
 };
 
-pub(crate) fn run(args: Plan, json: bool) -> anyhow::Result<u8> {
-    let trace = read(&args)?;
-    let mut simulate = trace
-        .simulate()
-        .target_lag(args.target_lag)
-        .max_rate(args.max_rate)
-        .min_rate(args.min_rate)
-        .forecast_scale(args.forecast_scale);
-    for window in args.window {
+const DAY: Duration = Duration::from_secs(86_400);
+
+pub(crate) async fn run(args: Plan, uri: Option<&str>, json: bool) -> anyhow::Result<u8> {
+    match &args.trace {
+        Some(file) => of_trace(&args, &read(file)?, json),
+        None => live::run(args, uri, json).await,
+    }
+}
+
+fn of_trace(args: &Plan, trace: &Trace, json: bool) -> anyhow::Result<u8> {
+    let lag = args.target_lag.unwrap_or(DAY);
+    let mut simulate = trace.simulate().target_lag(lag);
+    if let Some(rate) = args.max_rate {
+        simulate = simulate.max_rate(rate);
+    }
+    if let Some(rate) = args.min_rate {
+        simulate = simulate.min_rate(rate);
+    }
+    if let Some(scale) = args.forecast_scale {
+        simulate = simulate.forecast_scale(scale);
+    }
+    for window in args.window.iter().cloned() {
         simulate = simulate.closed(window);
     }
     let simulation = simulate.run()?;
@@ -35,18 +51,18 @@ pub(crate) fn run(args: Plan, json: bool) -> anyhow::Result<u8> {
     if json {
         lines(&simulation, &mut out)?;
     } else {
-        in_words(&simulation, args.target_lag, &mut out)?;
+        in_words(&simulation, lag, &mut out)?;
     }
     out.finish()?;
     Ok(DONE)
 }
 
-fn read(args: &Plan) -> anyhow::Result<Trace> {
-    let (text, name): (Box<dyn BufRead>, _) = if args.trace.as_os_str() == "-" {
+fn read(file: &Path) -> anyhow::Result<Trace> {
+    let (text, name): (Box<dyn BufRead>, _) = if file.as_os_str() == "-" {
         (Box::new(io::stdin().lock()), "standard input".to_owned())
     } else {
-        let name = args.trace.display().to_string();
-        let file = File::open(&args.trace).with_context(|| format!("opening {name}"))?;
+        let name = file.display().to_string();
+        let file = File::open(file).with_context(|| format!("opening {name}"))?;
         (Box::new(BufReader::new(file)), name)
     };
     Trace::parse(text).map_err(|error| match error {
@@ -55,31 +71,24 @@ fn read(args: &Plan) -> anyhow::Result<Trace> {
     })
 }
 
-fn line(out: &mut Sink, text: impl Display) -> anyhow::Result<()> {
-    out.write(format!("{text}\n").as_bytes())
-}
-
-fn lines(simulation: &Simulation, out: &mut Sink) -> anyhow::Result<()> {
+fn lines(simulation: &Simulation) -> anyhow::Result<()> {
     for minute in &simulation.minutes {
-        line(
-            out,
-            json!({
-                "t": minute.t,
-                "rate": minute.rate,
-                "deleted": minute.deleted,
-                "backlog": minute.backlog,
-                "oldest_age": minute.oldest_age,
-            }),
-        )?;
+        output::line(json!({
+            "t": minute.t,
+            "rate": minute.rate,
+            "deleted": minute.deleted,
+            "backlog": minute.backlog,
+            "oldest_age": minute.oldest_age,
+        }))?;
     }
     let Summary { peak, late, max_age, optimum_peak, .. } = simulation.summary;
-    line(out, json!({ "peak": peak, "late": late, "max_age": max_age, "optimum_peak": optimum_peak }))
+    output::line(json!({ "peak": peak, "late": late, "max_age": max_age, "optimum_peak": optimum_peak }))
 }
 
-fn in_words(simulation: &Simulation, lag: Duration, out: &mut Sink) -> anyhow::Result<()> {
-    let mut plot = |title, value: fn(&Minute) -> f64, height| {
+fn in_words(simulation: &Simulation, lag: Duration) -> anyhow::Result<()> {
+    let plot = |title, value: fn(&Minute) -> f64, height| {
         let values = simulation.minutes.iter().map(value).collect();
-        line(out, format_args!("{}\n", Plot { title, values, height }.draw()))
+        output::line(format_args!("{}\n", Plot { title, values, height }.draw()))
     };
     plot("Deleted documents a second", |minute| minute.rate, 8)?;
     #[allow(clippy::cast_precision_loss)] // it is drawn
@@ -94,12 +103,16 @@ fn in_words(simulation: &Simulation, lag: Duration, out: &mut Sink) -> anyhow::R
         Some(at) => format!("all {} documents are gone after {}", summary.documents, about(at)),
         None => format!("not all of the {} documents are gone at the end", summary.documents),
     };
-    line(out, format_args!("peak      {}/s", rate(summary.peak)))?;
-    line(out, format_args!("optimum   {optimum}, with everything known in advance"))?;
-    line(out, format_args!("oldest    {}, of {}", about(Duration::from_secs(summary.max_age)), time::in_words(lag)))?;
-    line(out, format_args!("late      {}", summary.late))?;
-    line(out, format_args!("finish    {finished}"))?;
-    line(out, format_args!("verdict   {}", verdict(summary)))
+    output::line(format_args!("peak      {}/s", rate(summary.peak)))?;
+    output::line(format_args!("optimum   {optimum}, with everything known in advance"))?;
+    output::line(format_args!(
+        "oldest    {}, of {}",
+        about(Duration::from_secs(summary.max_age)),
+        time::in_words(lag)
+    ))?;
+    output::line(format_args!("late      {}", summary.late))?;
+    output::line(format_args!("finish    {finished}"))?;
+    output::line(format_args!("verdict   {}", verdict(summary)))
 }
 
 fn verdict(summary: &Summary) -> String {
@@ -113,15 +126,4 @@ fn verdict(summary: &Summary) -> String {
             summary.late
         ),
     }
-}
-
-fn rate(rate: f64) -> String {
-    if (10.0..1e6).contains(&rate) { format!("{rate:.1}") } else { amount(rate) }
-}
-
-/// To the minute, if it is longer than that.
-fn about(time: Duration) -> String {
-    let seconds = time.as_secs();
-    let rounded = if seconds < 60 { seconds } else { seconds / 60 * 60 };
-    humantime::format_duration(Duration::from_secs(rounded)).to_string()
 }

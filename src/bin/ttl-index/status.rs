@@ -1,4 +1,4 @@
-//! `status`, `pause` and `resume`.
+//! `status`.
 
 use std::{
     io::{IsTerminal, stdout},
@@ -9,7 +9,7 @@ use comfy_table::{Table, presets};
 use serde_json::{Value, json};
 use ttl_index::{Activity, IndexStatus, Pause, SweeperStatus, TtlRegistry};
 
-use super::{failure::DONE, json, output, signal, target::Target, time};
+use super::{failure::DONE, json, output, pace, signal, target::Target, time};
 
 /// How often `status --watch` looks.
 const WATCH_EVERY: Duration = Duration::from_secs(2);
@@ -41,6 +41,10 @@ async fn show(registry: &TtlRegistry, json: bool) -> anyhow::Result<()> {
         return output::line(status_json(&status));
     }
     output::line(in_words(&status))?;
+    if let Some(pace) = status.pace.as_ref().filter(|_| !matches!(status.activity, Activity::Nobody | Activity::Paused))
+    {
+        output::line(pace::in_words(pace))?;
+    }
     if status.indexes.is_empty() {
         return Ok(());
     }
@@ -54,7 +58,9 @@ async fn show(registry: &TtlRegistry, json: bool) -> anyhow::Result<()> {
         "ENDED",
         "DELETED",
         "KEPT",
+        "DUE",
         "OLDEST DUE",
+        "GONE BY",
         "TROUBLE",
     ]);
     table.add_rows(status.indexes.iter().map(row));
@@ -89,10 +95,13 @@ fn in_words(status: &SweeperStatus) -> String {
     parts.join("; ")
 }
 
-fn row(index: &IndexStatus) -> [String; 9] {
+fn row(index: &IndexStatus) -> [String; 11] {
     let visits = index.visits.clone().unwrap_or_default();
-    let trouble =
-        [index.problem.clone(), visits.error.map(|error| format!("failed {} times: {error}", visits.failures))];
+    let trouble = [
+        index.problem.clone(),
+        visits.error.map(|error| format!("failed {} times: {error}", visits.failures)),
+        visits.shortfall.map(|short| pace::late(&short)),
+    ];
     [
         index.collection.clone(),
         index.index.clone(),
@@ -101,7 +110,9 @@ fn row(index: &IndexStatus) -> [String; 9] {
         visits.ended,
         visits.deleted.to_string(),
         visits.kept.to_string(),
+        visits.backlog.to_string(),
         visits.oldest_due.map(time::show).unwrap_or_default(),
+        visits.deadline.map(time::show).unwrap_or_default(),
         trouble.into_iter().flatten().collect::<Vec<_>>().join("; "),
     ]
 }
@@ -115,12 +126,13 @@ fn status_json(status: &SweeperStatus) -> Value {
         "silent_since": json::date(status.silent_since),
         "paused": status.paused.as_ref().map(pause_json),
         "max_rate": status.max_rate,
+        "pace": status.pace.as_ref().map(pace::pace_json),
         "told_at": json::date(status.told_at),
         "indexes": status.indexes.iter().map(index_json).collect::<Vec<_>>(),
     })
 }
 
-fn pause_json(pause: &Pause) -> Value {
+pub(super) fn pause_json(pause: &Pause) -> Value {
     json!({ "since": json::date(Some(pause.since)), "until": json::date(pause.until), "by": pause.by })
 }
 
@@ -138,35 +150,12 @@ fn index_json(index: &IndexStatus) -> Value {
             "deleted": visits.deleted,
             "kept": visits.kept,
             "oldest_due": json::date(visits.oldest_due),
+            "backlog": visits.backlog,
+            "deadline": json::date(visits.deadline),
+            "shortfall": visits.shortfall.as_ref().map(pace::shortfall_json),
             "failures": visits.failures,
             "error": visits.error,
         });
     }
     report
-}
-
-pub(crate) async fn pause(duration: Option<Duration>, uri: Option<&str>, json: bool) -> anyhow::Result<u8> {
-    let registry = Target::open(uri).await?.registry().await?;
-    let mut pausing = registry.pause();
-    if let Some(duration) = duration {
-        pausing = pausing.for_duration(duration);
-    }
-    let pause = pausing.await?;
-    if json {
-        output::line(json!({ "paused": pause_json(&pause) }))?;
-    } else {
-        let until = pause.until.map_or_else(|| "it is resumed".to_owned(), time::show);
-        output::line(format_args!("sweeping is paused until {until}"))?;
-    }
-    Ok(DONE)
-}
-
-pub(crate) async fn resume(uri: Option<&str>, json: bool) -> anyhow::Result<u8> {
-    let resumed = Target::open(uri).await?.registry().await?.resume().await?;
-    if json {
-        output::line(json!({ "resumed": resumed }))?;
-    } else {
-        output::line(if resumed { "sweeping goes on" } else { "sweeping was not paused" })?;
-    }
-    Ok(DONE)
 }

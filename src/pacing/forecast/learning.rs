@@ -23,7 +23,7 @@ impl Survival {
 
     pub(super) fn learn(&mut self, expected: f64, came: f64) {
         if expected >= ENOUGH {
-            let observed = (came / expected).clamp(0.1, 1.5);
+            let observed = (came / expected).clamp(0.1, 2.0);
             self.0 += (observed - self.0) * WEIGHT;
         }
     }

@@ -96,8 +96,9 @@ impl Ledger {
         self.entries.retain(|entry| entry.to > date);
         for entry in self.entries.iter_mut().filter(|entry| entry.from <= date) {
             let left = 1.0 - entry.share_up_to(date);
-            entry.documents *= left;
-            entry.taken *= left;
+            // What was deleted of it had dates up to this one, and is not to be taken off twice.
+            entry.documents = entry.documents.min((entry.documents + entry.taken) * left);
+            entry.taken = 0.0;
             entry.guess = entry.guess.map(|guess| guess * left);
             entry.from = date.saturating_add(1);
         }
@@ -110,11 +111,6 @@ impl Ledger {
         let removed = self.entries.iter().copied().filter(counted).collect();
         self.entries.retain(|entry| !counted(entry));
         removed
-    }
-
-    /// Forgets what was never counted by its dates.
-    pub(super) fn forget_assumed(&mut self) {
-        self.entries.retain(|entry| entry.seen == i64::MIN);
     }
 
     pub(super) fn scale(&mut self, factor: f64) {

@@ -60,7 +60,7 @@ struct Again {
 /// How many documents a count takes in at first, at most as long as it gets on, and at most.
 const FIRST: u64 = 50_000;
 const USUAL: u64 = 200_000;
-const MOST: u64 = 1_000_000;
+const MOST: u64 = 10_000_000;
 const LEAST: u64 = 1_000;
 
 /// What goes before all else: it is not known what is due. Indexes with few documents first.

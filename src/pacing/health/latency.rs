@@ -131,8 +131,8 @@ impl Latency {
         {
             return Some(quick);
         }
-        let near = (1..=NEAR).flat_map(|by| [size.checked_add(by), size.checked_sub(by)]).flatten();
-        let near = near.filter_map(|other| of(other).map(|(quick, _)| quick * scale(other, size))).next();
+        let mut near = (1..=NEAR).flat_map(|by| [size.checked_add(by), size.checked_sub(by)]).flatten();
+        let near = near.find_map(|other| of(other).map(|(quick, _)| quick * scale(other, size)));
         [own.map(|(quick, _)| quick), near].into_iter().flatten().min_by(f64::total_cmp)
     }
 

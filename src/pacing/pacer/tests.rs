@@ -34,8 +34,8 @@ fn count(pacer: &mut Pacer, dates: &[(i64, u64)], now: DateTime) {
         let width = i64::try_from(want.range.slice.as_millis()).unwrap();
         let start = |millis: i64| DateTime::from_millis(millis.div_euclid(width) * width);
         let within = |date: DateTime| want.range.from.is_none_or(|from| date > from) && date <= want.range.until;
-        let dated = dates.iter().filter(|(date, _)| within(at(*date)));
-        let slices = dated.map(|(date, n)| (start(at(*date).timestamp_millis()), *n)).collect();
+        let some = dates.iter().filter(|(date, _)| within(at(*date)));
+        let slices = some.map(|(date, n)| (start(at(*date).timestamp_millis()), *n)).collect();
         let census = Census { slices, ..Census::default() };
         pacer.forecast(id).unwrap().counted(&want, Some(&census), now);
     }
@@ -107,8 +107,9 @@ async fn a_pause_has_its_price() {
     let (mut pacer, start) = pacer(&Terms::default(), &[member(None, true)]);
     count(&mut pacer, &[(-1_000, 8_640_000)], at(0));
     pacer.plan(at(0), start);
-    let price = pacer.price(at(0), at(12 * 3600));
-    assert!((200.0..203.0).contains(&price), "{price}");
+    let (price, shortfall) = pacer.price(at(0), at(12 * 3600));
+    assert!((200.0..203.0).contains(&price) && shortfall.is_none(), "{price}");
+    assert!(pacer.price(at(0), at(36 * 3600)).1.is_some());
 }
 
 #[tokio::test(start_paused = true)]

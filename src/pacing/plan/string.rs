@@ -43,14 +43,14 @@ impl Stairs {
         at.sort_by(f64::total_cmp);
         at.dedup();
         let (mut most, mut least) = (0.0, 0.0);
-        let (mut released, mut ended) = (releases.iter().peekable(), self.jobs.iter().peekable());
-        while let Some((_, work)) = released.next_if(|(release, _)| *release <= 0.0) {
+        let (mut begun, mut ended) = (releases.iter().peekable(), self.jobs.iter().peekable());
+        while let Some((_, work)) = begun.next_if(|(release, _)| *release <= 0.0) {
             most += work;
         }
         self.due = most;
         self.steps.clear();
         for at in at {
-            while let Some((_, work)) = released.next_if(|(release, _)| *release < at) {
+            while let Some((_, work)) = begun.next_if(|(release, _)| *release < at) {
                 most += work;
             }
             while let Some(job) = ended.next_if(|job| job.deadline <= at) {

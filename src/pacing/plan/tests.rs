@@ -186,22 +186,30 @@ proptest! {
         let plan = demand.plan();
         prop_assert!(plan.rate >= 0.0 && !plan.rate.is_nan() && !plan.peak.is_nan());
         demand.shortfall(1.0);
+        demand.finish(1.0, 2.0);
         demand.within(1e-300);
     }
 }
 
 #[test]
 fn a_burst_is_spread_evenly_over_the_target_lag() {
-    let plan = Demand::new(at(0), [cohort(-5, D - 5, 8_640_000)], &Open::always(), FLOORS).plan();
+    let open = Open::always();
+    let demand = Demand::new(at(0), [cohort(-5, D - 5, 8_640_000)], &open, FLOORS);
+    let plan = demand.plan();
     assert!((plan.rate - 8_640_000.0 / 86_395.0).abs() < 1e-6);
     assert_eq!(plan.curve.len(), 1);
-    assert_eq!(plan.finish, Some(at(D - 5)));
+    assert_eq!(demand.finish(50.0, 1000.0), Some(at(D - 5)));
+    // Sooner if it goes no slower than that, later if it goes no faster.
+    assert_eq!(demand.finish(864.0, 1000.0), Some(at(10_000)));
+    assert_eq!(demand.finish(50.0, 86.4), Some(at(100_000)));
 }
 
 #[test]
 fn nothing_to_do_is_no_rate_and_no_end() {
-    let plan = Demand::new(at(0), [], &Open::always(), FLOORS).plan();
-    assert_eq!((plan.rate, plan.peak, plan.finish, plan.curve.len()), (0.0, 0.0, None, 0));
+    let open = Open::always();
+    let demand = Demand::new(at(0), [], &open, FLOORS);
+    let plan = demand.plan();
+    assert_eq!((plan.rate, plan.peak, demand.finish(50.0, 1000.0), plan.curve.len()), (0.0, 0.0, None, 0));
 }
 
 #[test]

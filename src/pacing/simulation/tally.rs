@@ -186,7 +186,9 @@ mod tests {
     fn no_burst_within_a_second_hides() {
         let peak = |batches: &[(Micros, Micros, u64)]| {
             let mut peak = Peak::default();
-            batches.iter().for_each(|(from, until, documents)| peak.add(*from * 1000, *until * 1000, *documents));
+            for (from, until, documents) in batches {
+                peak.add(*from * 1000, *until * 1000, *documents);
+            }
             peak.highest
         };
         assert_eq!(peak(&[(0, 500, 50), (500, 1000, 50), (1000, 1500, 50)]), 100.0);

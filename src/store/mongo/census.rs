@@ -24,8 +24,9 @@ use crate::{
     store::{Census, CensusRange, CensusTarget, PhysicalIndex, census::Count},
 };
 
-/// How long the server may work on a count.
+/// How long the server may work on a count, and how many of its keys take a second at worst.
 const LIMIT: Duration = Duration::from_secs(2);
+const KEYS_A_SECOND: u64 = 250_000;
 
 /// How many slices or keys there are in a reply.
 const BATCH: u32 = 10_000;
@@ -54,8 +55,8 @@ impl Mongo {
         if range.from.is_some_and(|from| from >= range.until) || range.limit == 0 {
             return Ok(Some(Census::default()));
         }
-        let extensions = self.extensions().await?;
-        let counting = answered(ANSWER, async {
+        let extensions = self.readable().await?;
+        let counting = answered(ANSWER + limit(range.limit), async {
             let counted = match by_keys(of, index, range, extensions) {
                 Some((first, last)) => self.count_keys(of, index, range, first, last).await,
                 None => self.count_slices(of, index, range, extensions).await,
@@ -91,7 +92,7 @@ impl Mongo {
             counting = counting.hint(Hint::Name(index.name.clone()));
         }
         if extensions.max_time {
-            counting = counting.max_time(LIMIT);
+            counting = counting.max_time(limit(range.limit));
         }
         let mut slices: Cursor<RawDocumentBuf> = counting.await?;
         let mut count = Count::new(range);
@@ -130,7 +131,7 @@ impl Mongo {
             .max(last)
             .limit(i64::try_from(range.limit).unwrap_or(i64::MAX))
             .batch_size(BATCH)
-            .max_time(LIMIT)
+            .max_time(limit(range.limit))
             .await?;
         let mut count = Count::new(range);
         while keys.advance().await? {
@@ -141,6 +142,11 @@ impl Mongo {
         }
         Ok(count.census())
     }
+}
+
+/// How long the server may work on a count of so many keys.
+fn limit(keys: u64) -> Duration {
+    LIMIT.max(Duration::from_secs(keys / KEYS_A_SECOND))
 }
 
 /// The first key and the one behind the last, where the index has just the documents of the rule and can be walked between

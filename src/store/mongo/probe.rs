@@ -109,6 +109,19 @@ pub(super) async fn run(database: &Database, portable_only: bool) -> Result<Exte
     Ok(extensions)
 }
 
+/// What a count needs to know, without writing anything. What is counted decides about no document.
+pub(super) async fn assume(database: &Database, portable_only: bool) -> Result<Extensions> {
+    if portable_only {
+        return Ok(Extensions { demand_type: true, ..Extensions::default() });
+    }
+    Ok(Extensions { hint: true, max_time: true, sharded: is_sharded(database).await?, ..Extensions::default() })
+}
+
+async fn is_sharded(database: &Database) -> Result<bool> {
+    let hello = database.run_command(doc! { "hello": 1 }).await.map_err(Error::backend("saying hello"))?;
+    Ok(hello.get_str("msg").is_ok_and(|msg| msg == "isdbgrid"))
+}
+
 async fn probe(database: &Database, scratch: &Scratch, portable_only: bool) -> Result<Extensions> {
     scratch
         .collection
@@ -123,10 +136,9 @@ async fn probe(database: &Database, scratch: &Scratch, portable_only: bool) -> R
     if portable_only {
         return Ok(Extensions { demand_type, ..Extensions::default() });
     }
-    let hello = database.run_command(doc! { "hello": 1 }).await.map_err(Error::backend("saying hello"))?;
     Ok(Extensions {
         demand_type,
-        sharded: hello.get_str("msg").is_ok_and(|msg| msg == "isdbgrid"),
+        sharded: is_sharded(database).await?,
         hint: answer(scratch.collection.find(doc! { "_id": scratch.id(1) }).hint(Hint::Name("_id_".to_owned())).await)?
             .is_some(),
         key_range: walks_key_range(scratch).await?,

@@ -106,10 +106,8 @@ fn guarded(change: &Change) -> (Document, Document) {
             (doc! { "_id": ID }, doc! { "$set": { "paused": pause }, "$inc": { "revision": 1_i64 } })
         }
         Change::Tune { tuning, revision } => {
-            let how = match tuning {
-                Some(tuning) => doc! { "$set": { "tuning": tuning } },
-                None => doc! { "$unset": { "tuning": "" } },
-            };
+            let reset = || doc! { "$unset": { "tuning": "" } };
+            let how = tuning.as_ref().map_or_else(reset, |tuning| doc! { "$set": { "tuning": tuning } });
             let mut update = doc! { "$inc": { "revision": 1_i64 } };
             update.extend(how);
             (doc! { "_id": ID, "revision": revision }, update)

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use mongodb::bson::{DateTime, Document, doc};
+use mongodb::bson::{Bson, DateTime, Document, doc};
 
-use crate::pacing::Shortfall;
+use crate::{
+    meter::PaceCounters,
+    pacing::{ClosedWindow, Shortfall},
+};
 
 /// How fast a database is swept, and why; part of [`SweeperStatus`](crate::SweeperStatus).
 ///
@@ -24,6 +27,8 @@ pub struct PaceStatus {
     pub max_rate: f64,
     /// Below which it goes no slower while anything is due.
     pub min_rate: f64,
+    /// When nothing is deleted.
+    pub closed: Vec<ClosedWindow>,
     /// Documents that are due, as far as they were counted.
     pub backlog: u64,
     /// Whether all that was due was counted once.
@@ -68,6 +73,7 @@ impl PaceStatus {
             "targetLagSeconds": self.target_lag.as_secs_f64(),
             "maxRate": self.max_rate,
             "minRate": self.min_rate,
+            "closed": self.closed.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "backlog": i64::try_from(self.backlog).unwrap_or(i64::MAX),
             "counted": self.counted,
             "finish": self.finish,
@@ -76,6 +82,16 @@ impl PaceStatus {
             "finishing": self.finishing,
             "heldBack": held_back,
             "warning": self.warning.clone(),
+        }
+    }
+
+    pub(in crate::sweeper) fn counters(&self) -> PaceCounters {
+        PaceCounters {
+            rate: self.rate,
+            planned: self.planned,
+            peak: self.peak,
+            lateness: self.shortfall.map_or(Duration::ZERO, |short| short.late),
+            health_factor: self.held_back.as_ref().map_or(1.0, |held| held.factor),
         }
     }
 
@@ -96,6 +112,7 @@ impl PaceStatus {
             target_lag: seconds(told, "targetLagSeconds")?,
             max_rate: told.get_f64("maxRate").ok()?,
             min_rate: told.get_f64("minRate").ok()?,
+            closed: told.get_array("closed").ok()?.iter().map(window).collect::<Option<_>>()?,
             backlog: u64::try_from(told.get_i64("backlog").ok()?).ok()?,
             counted: told.get_bool("counted").ok()?,
             finish: told.get_datetime("finish").ok().copied(),
@@ -106,6 +123,10 @@ impl PaceStatus {
             warning: told.get_str("warning").ok().map(str::to_owned),
         })
     }
+}
+
+fn window(told: &Bson) -> Option<ClosedWindow> {
+    told.as_str()?.parse().ok()
 }
 
 pub(super) fn shortfall_document(short: Shortfall) -> Document {
@@ -137,6 +158,7 @@ mod tests {
             target_lag: Duration::from_secs(60),
             max_rate: 1000.0,
             min_rate: 0.0,
+            closed: Vec::new(),
             backlog: 7,
             counted: false,
             finish: None,
@@ -151,6 +173,7 @@ mod tests {
         let full = PaceStatus {
             finish: Some(at),
             shortfall: Some(Shortfall { allowed: 1.0, needed: 2.0, late: Duration::from_millis(1500) }),
+            closed: vec!["22:00-06:00".parse().unwrap(), "Sat,Sun 00:00-24:00 Europe/Berlin".parse().unwrap()],
             closed_until: Some(at),
             finishing: true,
             counted: true,

@@ -199,7 +199,7 @@ async fn the_status_has_the_keys_that_scripts_depend_on() {
     let told = status(&program);
     assert_eq!(
         keys(&told),
-        ["activity", "holder", "term", "since", "silent_since", "paused", "max_rate", "told_at", "indexes"]
+        ["activity", "holder", "term", "since", "silent_since", "paused", "max_rate", "pace", "told_at", "indexes"]
     );
     assert_eq!((&told["activity"], &told["holder"]), (&json!("nobody"), &Value::Null));
     assert_eq!(keys(&told["indexes"][0]), ["collection", "index", "state", "problem"]);
@@ -209,16 +209,42 @@ async fn the_status_has_the_keys_that_scripts_depend_on() {
     // The one is told along with the visits, the other with the lease.
     let both = async || {
         let told = status(&program);
-        told["indexes"][0]["visits"].is_object() && told["max_rate"].is_number()
+        told["indexes"][0]["visits"]["ended"] == "drained" && told["max_rate"].is_number()
     };
     wait::until("visits and the rate to be told", wait::LONG, both).await;
     let told = status(&program);
     assert_eq!((&told["activity"], &told["max_rate"]), (&json!("sweeping"), &json!(1000.0)), "{told}");
     let visits = &told["indexes"][0]["visits"];
-    assert_eq!(keys(visits), ["last", "ended", "deleted", "kept", "oldest_due", "failures", "error"]);
+    assert_eq!(
+        keys(visits),
+        ["last", "ended", "deleted", "kept", "oldest_due", "backlog", "deadline", "shortfall", "failures", "error"]
+    );
+    let pace = &told["pace"];
+    assert_eq!(
+        keys(pace),
+        [
+            "rate",
+            "planned",
+            "peak",
+            "target_lag_seconds",
+            "max_rate",
+            "min_rate",
+            "closed",
+            "backlog",
+            "counted",
+            "finish",
+            "shortfall",
+            "closed_until",
+            "finishing",
+            "held_back",
+            "warning"
+        ]
+    );
+    assert_eq!((&pace["target_lag_seconds"], &pace["min_rate"]), (&json!(86_400.0), &json!(50.0)), "{pace}");
     assert_eq!((&visits["ended"], &visits["deleted"], &visits["failures"]), (&json!("drained"), &json!(5), &json!(0)));
     let words = program.run(&["status"]).stdout;
     assert!(words.starts_with("sweeping") && words.contains("a/") && words.contains("t_1"), "{words}");
+    assert!(words.contains("/s planned") && words.contains("documents due"), "{words}");
     daemon.signal("TERM");
     assert_eq!(daemon.end().code, Some(0));
     it.drop().await;

@@ -76,7 +76,8 @@ async fn no_article_is_lost_that_a_reader_was_told_is_saved() {
     for way in [Way::Read, Way::Mark] {
         place.insert(way.collection(), (0..count).map(article).collect()).await;
     }
-    let sweeper = Sweeper::new(ttl.clone()).interval(Duration::from_millis(10)).max_rate(1_000_000.0).start().unwrap();
+    let sweeper =
+        Sweeper::new(ttl.clone()).interval(Duration::from_millis(10)).max_rate(1e6).min_rate(1e6).start().unwrap();
     let writers = [Way::Read, Way::Mark].into_iter().flat_map(|way| (0..WRITERS).map(move |seed| (way, seed)));
     let writers: Vec<_> = writers
         .map(|(way, seed)| {

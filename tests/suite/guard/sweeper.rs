@@ -74,7 +74,7 @@ async fn a_look_that_takes_many_slices_is_one_look() {
     stage.place.insert("articles", (0..3000).map(due).collect()).await;
     stage.place.insert("likes", vec![doc! { "_id": 1, "article_id": (0..3000).collect::<Vec<i32>>() }]).await;
     // Fifteen seconds' worth.
-    let sweeper = stage.sweeper("a").await.interval(MINUTE).max_rate(200.0).start().unwrap();
+    let sweeper = stage.sweeper("a").await.interval(MINUTE).max_rate(200.0).min_rate(200.0).start().unwrap();
     tokio::time::sleep(50 * MINUTE).await;
     assert_eq!(ttl.status().await.unwrap().indexes[0].visits.as_ref().unwrap().kept, 3000);
     sweeper.shutdown().await.unwrap();

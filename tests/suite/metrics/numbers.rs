@@ -188,16 +188,20 @@ async fn who_has_given_the_lease_back_raises_no_alarm() {
     let sweeper = Sweeper::new(ttl.clone()).start().unwrap();
     wait::until("the sweeper to see what is due", wait::LONG, async || {
         let counters = ttl.counters();
-        counters.lease_held && counters.last_success.is_some()
+        counters.lease_held && counters.last_success.is_some() && counters.pace.planned > 0.0
     })
     .await;
     let page = Page::now().await;
+    assert_eq!(page.sum("ttl_index_planned_rate", &labels), 50.0);
+    assert_eq!(page.sum("ttl_index_predicted_lateness_seconds", &labels), 0.0);
     assert_eq!(page.sum("ttl_index_lease_held", &labels), 1.0);
     assert!(page.sum("ttl_index_oldest_due_age_seconds", &labels) > 0.0);
 
     sweeper.shutdown().await.unwrap();
     let page = Page::now().await;
     assert_eq!(page.sum("ttl_index_lease_held", &labels), 0.0);
+    assert_eq!(page.sum("ttl_index_planned_rate", &labels), 0.0);
+    assert_eq!(page.sum("ttl_index_health_factor", &labels), 1.0);
     assert_eq!(page.sum("ttl_index_oldest_due_age_seconds", &labels), 0.0);
     let counters = ttl.counters();
     assert!(!counters.lease_held && counters.lease_term > 0, "{counters:?}");

@@ -23,7 +23,7 @@ const WATCHFUL: &str = "&heartbeatFrequencyMS=1000&connectTimeoutMS=1000";
 
 /// A sweeper that takes seconds for a thousand documents, in batches of a hundred.
 pub(super) fn start(ttl: &TtlRegistry, name: &str) -> SweeperHandle {
-    let sweeper = Sweeper::new(ttl.clone()).name(name).max_rate(400.0).batch_size(100);
+    let sweeper = Sweeper::new(ttl.clone()).name(name).max_rate(400.0).min_rate(400.0).batch_size(100);
     sweeper.interval(Duration::from_millis(200)).lease_time(LEASE).start().unwrap()
 }
 
@@ -69,7 +69,7 @@ async fn two_minutes_without_a_server() {
     let mut server = Mongod::private(&[]).await;
     let it = server.database().await;
     let ttl = due_behind(&it.uri, &it, MANY).await;
-    let sweeper = Sweeper::new(ttl.clone()).max_rate(2_000.0).start().unwrap();
+    let sweeper = Sweeper::new(ttl.clone()).max_rate(2_000.0).min_rate(2_000.0).start().unwrap();
     wait::until("it to be at it", wait::LONG, async || counts(&ttl).deleted >= 1_000).await;
     server.stop(Stop::Kill).await;
     let before = counts(&ttl).deleted;

@@ -23,7 +23,10 @@ async fn one_does_the_work(mut play: Play) {
     let mut running = Vec::new();
     for _ in 0..sweepers["count"].as_u64().unwrap() {
         let ttl = play.place.registry().await;
-        running.push((Sweeper::new(ttl.clone()).batch_size(size).max_rate(5_000.0).start().unwrap(), ttl));
+        running.push((
+            Sweeper::new(ttl.clone()).batch_size(size).max_rate(5_000.0).min_rate(5_000.0).start().unwrap(),
+            ttl,
+        ));
     }
     let gone = async || play.place.count("c").await == 0;
     match &*play.place {

@@ -95,6 +95,8 @@ pub(super) async fn by_the_library(bench: &Bench, duty: Duty, way: Way) -> Resul
             ttl.status().await?;
             ttl.operations().await?;
             ttl.tune().await?;
+            let plan = ttl.plan().await?;
+            assert_eq!((plan.backlog, &plan.indexes[0].uncounted), (3, &None), "{plan:?}");
         }
     }
     Ok(())
@@ -125,6 +127,7 @@ pub(super) fn by_the_program(bench: &Bench, duty: Duty) -> Result<(), String> {
             &["explain", SESSIONS],
             &["explain", LATE],
             &["status"],
+            &["plan"],
             &["operations"],
             &["tune"],
         ],

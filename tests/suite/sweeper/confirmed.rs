@@ -129,7 +129,7 @@ async fn a_hundred_changes_under_load_are_confirmed_within_a_second() {
     let it = Mongod::shared().await.database().await;
     profile(&it.db).await;
     // Batches so large that a call often meets one.
-    let arguments = ["--max-rate", "20000", "--batch-size", "1000", "--interval", "50ms"];
+    let arguments = ["--max-rate", "20000", "--min-rate", "20000", "--batch-size", "1000", "--interval", "50ms"];
     let (holder, standby) = (Process::start(&it.uri, "p0", &arguments), Process::start(&it.uri, "p1", &arguments));
     let lanes = [(Call::Drop, "a"), (Call::Drop, "b"), (Call::Modify, "c"), (Call::Modify, "d")];
     let took = join_all(lanes.map(|(call, collection)| rounds(&it.uri, call, collection))).await;
@@ -160,7 +160,7 @@ impl Scene {
         ttl.create_index("c", index()).await.unwrap();
         it.db.collection("c").insert_many((0..20_000).map(|_| due())).await.unwrap();
         profile(&it.db).await;
-        let arguments = ["--lease-time", lease_time, "--max-rate", "2000"];
+        let arguments = ["--lease-time", lease_time, "--max-rate", "2000", "--min-rate", "2000"];
         let process = Process::start(&uri(&it), "p0", &arguments);
         Scene { it, ttl, process }
     }

@@ -35,7 +35,12 @@ async fn a_failing_index_and_a_huge_backlog_hold_nobody_up() {
         if ids.contains(&Bson::from("fails")) { Fault::Fails } else { Fault::None }
     });
     let hooked = TtlRegistry::open(store).await.unwrap();
-    let sweeper = Sweeper::new(hooked.clone()).interval(Duration::from_secs(30)).max_rate(5_000.0).start().unwrap();
+    let sweeper = Sweeper::new(hooked.clone())
+        .interval(Duration::from_secs(30))
+        .max_rate(5_000.0)
+        .min_rate(5_000.0)
+        .start()
+        .unwrap();
     wait::until("all others to be gone", 2 * wait::LONG, async || {
         let status = sweeper.status();
         let visited = |name: &str| {

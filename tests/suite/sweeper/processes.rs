@@ -29,7 +29,7 @@ impl Crew {
         let due = (0..DOCUMENTS).map(|id| doc! { "_id": id, "t": DateTime::from_millis(i64::from(id)) });
         it.db.collection("c").insert_many(due).await.unwrap();
         profile(&it.db).await;
-        let arguments = ["--max-rate", "2000", "--lease-time", "5s"];
+        let arguments = ["--max-rate", "2000", "--min-rate", "2000", "--lease-time", "5s"];
         let start = |number| Process::start(&it.uri, &format!("p{number}"), &arguments);
         Crew { processes: (0..number).map(start).collect(), it, tenures: Vec::new() }
     }

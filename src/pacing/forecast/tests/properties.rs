@@ -90,7 +90,7 @@ proptest! {
         let within = dates.iter().filter(|date| **date <= horizon).count() as f64;
         let more = dates.iter().filter(|date| **date <= horizon + 12 * MINUTE).count() as f64;
         // Of what came due meanwhile, nothing is a guess any more.
-        let (known, share) = (total(&cohorts(&mut forecast, now)), forecast.survival());
+        let (known, share) = (total(&cohorts(&mut forecast, now)), forecast.survival.share());
         prop_assert!(known >= within * share.min(1.0) - 1e-6 && known <= more * share.max(1.0) + 1e-6, "{known}, {within}, {share}");
     }
 
