@@ -47,13 +47,11 @@ fn of_trace(args: &Plan, trace: &Trace, json: bool) -> anyhow::Result<u8> {
         simulate = simulate.closed(window);
     }
     let simulation = simulate.run()?;
-    let mut out = Sink::open(None)?;
     if json {
-        lines(&simulation, &mut out)?;
+        lines(&simulation)?;
     } else {
-        in_words(&simulation, lag, &mut out)?;
+        in_words(&simulation, lag)?;
     }
-    out.finish()?;
     Ok(DONE)
 }
 
