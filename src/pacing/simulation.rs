@@ -93,7 +93,8 @@ pub struct Summary {
     pub optimum_peak: Option<f64>,
     /// When everything was gone, since the rule came into force; none if that was not seen.
     pub finished: Option<Duration>,
-    /// What the planner told when it found the deadlines impossible to meet, at its worst; none if it never did.
+    /// What the planner told when it found the deadlines impossible to meet: the worst that it told before a document was
+    /// late; none if it found them possible until then.
     pub impossible: Option<Shortfall>,
 }
 

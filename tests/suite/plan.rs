@@ -109,7 +109,7 @@ fn every_trace_is_tested() {
 
 #[test]
 fn nothing_is_deleted_while_it_is_closed_and_nothing_is_late_for_it() {
-    for name in ["burst", "diurnal"] {
+    for name in ["diurnal", "first_activation"] {
         let trace = trace(name);
         let closed = "08:00-18:00 UTC".parse().unwrap();
         let simulation = trace.simulate().closed(closed).run().unwrap();
@@ -163,7 +163,7 @@ fn each_minute_is_a_line_and_the_last_line_sums_up() {
 
 #[test]
 fn in_words_there_is_a_plot_and_a_verdict() {
-    let run = Program::alone().run(&["plan", "--trace", file("burst").to_str().unwrap()]);
+    let run = Program::alone().run(&["plan", "--trace", file("first_activation").to_str().unwrap()]);
     assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""));
     for words in [
         "Deleted documents a second",
@@ -172,7 +172,7 @@ fn in_words_there_is_a_plot_and_a_verdict() {
         "█",
         "└┴─",
         "  12h",
-        "optimum   115.5/s",
+        "optimum   115.8/s",
         "verdict   on time",
     ] {
         assert!(run.stdout.contains(words), "no {words:?} in\n{}", run.stdout);

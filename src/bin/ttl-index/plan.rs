@@ -115,7 +115,7 @@ fn in_words(simulation: &Simulation, lag: Duration) -> anyhow::Result<()> {
 
 fn verdict(summary: &Summary) -> String {
     match summary.impossible {
-        None if summary.late == 0 => "on time".to_owned(),
+        _ if summary.late == 0 => "on time".to_owned(),
         None => format!("{} documents late", summary.late),
         Some(Shortfall { allowed, needed, .. }) => format!(
             "impossible: {}/s allowed, {}/s needed, {} documents late",

@@ -186,7 +186,10 @@ impl Play {
     }
 
     fn note_shortfall(&mut self) {
-        let Some(shortfall) = self.pacer.outlook(self.date()).shortfall else { return };
+        // Once documents are late it is of no use to hear how fast they would have to go to be on time.
+        let Some(shortfall) = self.pacer.outlook(self.date()).shortfall.filter(|_| self.tally.late == 0) else {
+            return;
+        };
         if self.shortfall.is_none_or(|before| before.late < shortfall.late) {
             self.shortfall = Some(shortfall);
         }
