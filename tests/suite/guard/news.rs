@@ -89,8 +89,10 @@ async fn no_article_is_lost_that_a_reader_was_told_is_saved() {
                     if now > first + PACE * count + 500 {
                         break;
                     }
-                    // Of those that expire about now.
-                    let article = (now - first) / PACE + i64::try_from(dice.below(60)).unwrap() - 40;
+                    // Of those that expire about now, or a little earlier: how soon they are deleted is not promised.
+                    let before = if dice.below(2) == 0 { 40 } else { 380 };
+                    let article = (now - first) / PACE + i64::try_from(dice.below(before + 20)).unwrap()
+                        - i64::try_from(before).unwrap();
                     if (0..count).contains(&article) && !saved.contains(&article) {
                         if way.save(&ttl, &db, article).await {
                             saved.insert(article);
