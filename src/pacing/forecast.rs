@@ -236,6 +236,9 @@ impl Forecast {
         let ended = self.steps.ended(cutoff).unwrap_or(i64::MIN);
         let exact = if from <= self.counted { until.min(ended).max(self.counted) } else { self.counted };
         let within = |date: i64| date > self.counted && date <= exact;
+        if from == i64::MIN {
+            self.ledger.forget_assumed();
+        }
         let guesses = self.ledger.remove_guesses(from, until);
         // Of a slice that was deleted from before it was over it is not known how many documents it had.
         let whole = |entry: &&Entry| within(entry.to) && self.steps.start(entry.from) == entry.from;

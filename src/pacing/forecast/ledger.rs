@@ -113,6 +113,11 @@ impl Ledger {
         removed
     }
 
+    /// Forgets what was never counted by its dates.
+    pub(super) fn forget_assumed(&mut self) {
+        self.entries.retain(|entry| entry.seen == i64::MIN);
+    }
+
     pub(super) fn scale(&mut self, factor: f64) {
         for entry in self.entries.iter_mut().filter(|entry| entry.guess.is_none()) {
             entry.documents *= factor;
