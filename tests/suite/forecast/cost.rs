@@ -1,10 +1,8 @@
 //! What a count costs the server: keys of one index, and no document.
 
-use std::time::{Duration, Instant};
-
 use futures_util::TryStreamExt;
-use mongodb::bson::{Bson, DateTime, Document, doc};
-use ttl_index::{EmbeddedStore, TtlIndex, TtlRegistry};
+use mongodb::bson::{Bson, Document, doc};
+use ttl_index::{TtlIndex, TtlRegistry};
 
 use super::{PERIOD, at, hooked, mongo};
 use crate::support::{TestDatabase, mongod::Mongod};
@@ -67,37 +65,4 @@ async fn a_count_reads_the_keys_it_counts_and_no_document() {
         println!("{filter:?}: {keys} keys, {fetched} documents read for {least} counted");
         assert!((least..least + 10).contains(&keys) && fetched == 0, "{filter:?}: {keys} keys, {fetched} documents");
     }
-}
-
-/// Not a test: `cargo test … --ignored --nocapture a_million`.
-#[tokio::test]
-#[ignore = "measures"]
-async fn a_million_keys() {
-    for filter in [None, Some(doc! { "s": { "$lt": 10 } })] {
-        let it = Mongod::shared().await.database().await;
-        seed(&it, 1_000_000).await;
-        let store = hooked(mongo(&it, false));
-        let ttl = TtlRegistry::open(store.clone()).await.unwrap();
-        let mut index = TtlIndex::on("t").expire_after(PERIOD);
-        if let Some(filter) = &filter {
-            index = index.partial_filter(filter.clone());
-        }
-        ttl.create_index("c", index).await.unwrap();
-        for limit in [50_000, 200_000, 2_000_000] {
-            let began = Instant::now();
-            let counted = store.count_by_date("c", (None, at(2 * FIRST)), PERIOD, limit).await.unwrap();
-            println!("mongod, {filter:?}, {limit}: {:?}, counted: {}", began.elapsed(), counted.is_some());
-        }
-    }
-    let embedded = EmbeddedStore::in_memory().unwrap();
-    let ttl = TtlRegistry::open(embedded.clone()).await.unwrap();
-    ttl.create_index("c", TtlIndex::on("t").expire_after(PERIOD)).await.unwrap();
-    for part in 0..20 {
-        let documents = (0..10_000).map(|n| doc! { "t": at(part * 10_000 + n) });
-        embedded.collection("c").insert_many(documents).await.unwrap();
-    }
-    let began = Instant::now();
-    let slice = Duration::from_secs(60);
-    hooked(embedded).count_by_date("c", (None, DateTime::MAX), slice, 2_000_000).await.unwrap().unwrap();
-    println!("embedded, 200,000: {:?}", began.elapsed());
 }
